@@ -1,0 +1,48 @@
+"""What `.pte` and `.ptd` files share: a mapped file, and named segments of data after its FlatBuffer."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hightide.errors import ProgramError
+from hightide.formats.blob import Blob
+from hightide.formats.checks import check_index, part
+from hightide.formats.flatbuffer import Table, Uint32, Uint64
+
+SEGMENT = ("offset", "size")
+
+
+def map_file(path: Path) -> Blob:
+    """The whole file, memory-mapped: only the pages that are looked at get read."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                raise ProgramError(f"{path} is empty")
+            return Blob(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), 0, size)
+    except OSError as error:
+        raise ProgramError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_segments(root: Table, region: Blob) -> list[Blob]:
+    """The segments that `root` describes, inside the `region` of the file that holds them all."""
+    return [
+        part(region, segment.integer("offset", Uint64), segment.integer("size", Uint64), segment.place)
+        for segment in root.tables("segments", SEGMENT)
+    ]
+
+
+def read_named_data(entries: Iterable[Table], segments: Sequence[Blob]) -> dict[str, Blob]:
+    named_data: dict[str, Blob] = {}
+    for entry in entries:
+        key = entry.string("key")
+        if not key:
+            raise ProgramError(f"{entry.place}: the data has no name")
+        if key in named_data:
+            raise ProgramError(f"{entry.place}: the name {key!r} is used twice")
+        segment = entry.integer("segment_index", Uint32)
+        named_data[key] = segments[check_index(segment, len(segments), "segment", entry.place)]
+    return named_data

@@ -1,0 +1,196 @@
+"""A checked reader of FlatBuffers: tables, scalars, strings, vectors and unions, by field name.
+
+The `flatbuffers` package decodes numbers but trusts every offset. Here each offset and length is
+checked against the buffer before it is used, and every failure is a `ProgramError` that says where:
+"Program.execution_plan[0].values[7]: ...". Offsets only ever point forward, so a buffer cannot hold a
+cycle; a budget on the bytes read stops the other attack, many references to one large object.
+
+A table type is given as the tuple of its field names in schema order; a union takes two fields, its
+type and its value, and `union()` is given the member types in schema order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from flatbuffers import encode  # type: ignore[import-untyped]
+from flatbuffers import number_types as N
+
+from hightide.errors import ProgramError
+from hightide.formats.blob import Blob
+
+Fields: TypeAlias = tuple[str, ...]
+Kind: TypeAlias = Any  # a scalar type of flatbuffers.number_types, such as Int32Flags
+
+Int8, Uint8, Uint16, Int32, Uint32 = N.Int8Flags, N.Uint8Flags, N.Uint16Flags, N.Int32Flags, N.Uint32Flags
+Int64, Uint64, Float64 = N.Int64Flags, N.Uint64Flags, N.Float64Flags
+
+# How often the whole buffer may be read over: exporters share strings and vtables, little else.
+_BUDGET_FACTOR = 2
+
+
+def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> Table:
+    """The root table of the FlatBuffer in `blob`, whose file identifier must be `identifier`."""
+    data = blob.view()
+    if len(data) < 8:
+        raise ProgramError(f"{place}: {len(data)} bytes are too few for a FlatBuffer")
+    found = bytes(data[4:8])
+    if found != identifier:
+        raise ProgramError(f"{place}: the file identifier is {found!r}, not {identifier!r}")
+    buffer = _Buffer(blob, data, bytes_left=_BUDGET_FACTOR * len(data))
+    return _table_at(buffer, buffer.follow(0, place), fields, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. A field that is absent reads as its default: 0, "", an empty tuple or None."""
+
+    fields: Fields
+    place: str
+    _buffer: _Buffer
+    _position: int
+    _size: int  # inline bytes, the 4-byte vtable offset included
+    _vtable: int
+    _vtable_size: int
+
+    def integer(self, field: str, kind: Kind, default: int = 0) -> int:
+        position = self._locate(field, kind.bytewidth)
+        return default if position is None else int(self._buffer.number(position, kind))
+
+    def boolean(self, field: str) -> bool:
+        return self.integer(field, Uint8) != 0
+
+    def double(self, field: str) -> float:
+        position = self._locate(field, 8)
+        return 0.0 if position is None else float(self._buffer.number(position, Float64))
+
+    def string(self, field: str) -> str:
+        start, length = self._vector(field, 1)
+        self._buffer.spend(length, self.place)
+        try:
+            return str(self._buffer.data[start : start + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise ProgramError(f"{self.place}.{field}: the string is not UTF-8 ({error.reason})") from None
+
+    def integers(self, field: str, kind: Kind) -> tuple[int, ...]:
+        return tuple(self._numbers(field, kind))
+
+    def doubles(self, field: str) -> tuple[float, ...]:
+        return tuple(self._numbers(field, Float64))
+
+    def booleans(self, field: str) -> tuple[bool, ...]:
+        return tuple(number != 0 for number in self._numbers(field, Uint8))
+
+    def blob(self, field: str) -> Blob:
+        """A vector of bytes, in place: neither read nor counted against the budget."""
+        start, length = self._vector(field, 1)
+        return Blob(self._buffer.blob.source, self._buffer.blob.offset + start, length)
+
+    def octets(self, field: str) -> bytes:
+        """A short vector of bytes, copied."""
+        start, length = self._vector(field, 1)
+        self._buffer.spend(length, self.place)
+        return bytes(self._buffer.data[start : start + length])
+
+    def table(self, field: str, fields: Fields) -> Table | None:
+        position = self._locate(field, 4)
+        if position is None:
+            return None
+        place = f"{self.place}.{field}"
+        return _table_at(self._buffer, self._buffer.follow(position, place), fields, place)
+
+    def tables(self, field: str, fields: Fields) -> list[Table]:
+        start, length = self._vector(field, 4)
+        tables = []
+        for index in range(length):
+            place = f"{self.place}.{field}[{index}]"
+            target = self._buffer.follow(start + 4 * index, place)
+            tables.append(_table_at(self._buffer, target, fields, place))
+        return tables
+
+    def union(self, field: str, members: Mapping[str, Fields]) -> tuple[str, Table]:
+        """The name of the member that the union holds, and its table."""
+        place = f"{self.place}.{field}"
+        tag = self.integer(f"{field}_type", Uint8)
+        position = self._locate(field, 4)
+        if not 1 <= tag <= len(members):
+            raise ProgramError(f"{place}: type {tag} of the union is not one of 1..{len(members)}")
+        if position is None:
+            raise ProgramError(f"{place}: the union has a type but no value")
+        name = list(members)[tag - 1]
+        return name, _table_at(self._buffer, self._buffer.follow(position, place), members[name], place)
+
+    def _locate(self, field: str, width: int) -> int | None:
+        """Where the `width` inline bytes of a field are, or None if it is absent."""
+        entry = 4 + 2 * self.fields.index(field)
+        if entry + 2 > self._vtable_size:  # written by an older exporter, which had no such field
+            return None
+        offset = int(self._buffer.number(self._vtable + entry, Uint16))
+        if offset == 0:
+            return None
+        if offset < 4 or offset + width > self._size:
+            raise ProgramError(f"{self.place}.{field}: offset {offset} is outside the table's {self._size} bytes")
+        return self._position + offset
+
+    def _vector(self, field: str, width: int) -> tuple[int, int]:
+        """The start and length of a vector of items of `width` bytes; (0, 0) if absent."""
+        position = self._locate(field, 4)
+        if position is None:
+            return 0, 0
+        place = f"{self.place}.{field}"
+        start = self._buffer.follow(position, place) + 4
+        length = int(self._buffer.number(start - 4, Uint32))
+        if length * width > len(self._buffer.data) - start:
+            raise ProgramError(f"{place}: {length} items of {width} bytes run past the end of the buffer")
+        return start, length
+
+    def _numbers(self, field: str, kind: Kind) -> list[Any]:
+        start, length = self._vector(field, kind.bytewidth)
+        if length == 0:
+            return []
+        self._buffer.spend(length * kind.bytewidth, self.place)
+        numpy_type = N.to_numpy_type(kind)
+        numbers: list[Any] = encode.GetVectorAsNumpy(numpy_type, self._buffer.data, length, start).tolist()
+        return numbers
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """The bytes of one FlatBuffer, and how many of them may still be read."""
+
+    blob: Blob
+    data: memoryview
+    bytes_left: int
+
+    def number(self, position: int, kind: Kind) -> Any:
+        """The number at a position that has been checked."""
+        return encode.Get(kind.packer_type, self.data, position)
+
+    def follow(self, position: int, place: str) -> int:
+        """What the offset at a checked `position` points at: a place with room for at least 4 bytes."""
+        offset = int(self.number(position, Uint32))
+        if offset == 0 or position + offset > len(self.data) - 4:
+            raise ProgramError(f"{place}: offset {offset} at byte {position} does not point into the buffer")
+        return position + offset
+
+    def spend(self, count: int, place: str) -> None:
+        self.bytes_left -= count
+        if self.bytes_left < 0:
+            raise ProgramError(f"{place}: the file refers to the same data too often to be a real program")
+
+
+def _table_at(buffer: _Buffer, position: int, fields: Fields, place: str) -> Table:
+    """The table at a position that `follow` has checked."""
+    buffer.spend(4, place)
+    vtable = position - int(buffer.number(position, Int32))
+    if not 0 <= vtable <= len(buffer.data) - 4:
+        raise ProgramError(f"{place}: the vtable at byte {vtable} is outside the buffer")
+    vtable_size = int(buffer.number(vtable, Uint16))
+    size = int(buffer.number(vtable + 2, Uint16))
+    if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > len(buffer.data):
+        raise ProgramError(f"{place}: a vtable of {vtable_size} bytes at byte {vtable} is not possible")
+    if size < 4 or position + size > len(buffer.data):
+        raise ProgramError(f"{place}: a table of {size} bytes at byte {position} is not possible")
+    return Table(fields, place, buffer, position, size, vtable, vtable_size)

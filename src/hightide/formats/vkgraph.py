@@ -1,0 +1,170 @@
+"""Reads the graph in a Vulkan delegate's data: a `VH00` header, a `VK00` FlatBuffer, then inline constants.
+
+ExecuTorch's WebGPU partitioner writes the same data under the same id. Storage types and memory
+layouts are advice for Vulkan textures and are ignored; so are memory object ids (see docs/design.md).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.blob import Blob
+from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
+from hightide.formats.flatbuffer import Int8, Int32, Int64, Table, Uint32, Uint64, root_table
+from hightide.graph.graph import Graph, OpCall
+from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
+
+DELEGATE_IDS = ("VulkanBackend",)
+
+VK_GRAPH = ("version", "chain", "values", "input_ids", "output_ids", "constants", "shaders")
+OPERATOR_CALL = ("node_id", "name", "args")
+VK_VALUE = ("value_type", "value")
+VK_BYTES = ("offset", "length", "named_key")
+GRAPH_TYPES = {
+    "Null": (),
+    "Int": ("int_val",),
+    "Double": ("double_val",),
+    "Bool": ("bool_val",),
+    "VkTensor": (
+        "datatype",
+        "dims",
+        "constant_id",
+        "mem_obj_id",
+        "storage_type",
+        "memory_layout",
+        "staging_datatype",
+    ),
+    "IntList": ("items",),
+    "DoubleList": ("items",),
+    "BoolList": ("items",),
+    "ValueList": ("items",),
+    "String": ("string_val",),
+    "SymInt": ("value",),
+}
+DTYPES = {
+    0: "bool",
+    1: "uint8",
+    2: "int8",
+    3: "int32",
+    4: "float16",
+    5: "float32",
+    6: "float64",
+    7: "int64",
+}
+UNSET_DTYPE = 127
+NAMED = 2**64 - 1  # as an offset: the constant is in the named data
+
+# Four zero bytes, magic, header length, flatbuffer offset and size, bytes offset and size.
+_HEADER = struct.Struct("<4s4sHIIIQ")
+
+
+def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> Graph:
+    """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
+    flatbuffer, raw_bytes = _read_header(processed)
+    root = root_table(flatbuffer, b"VK00", VK_GRAPH, "VkGraph")
+    if root.tables("shaders", VK_BYTES):
+        raise UnsupportedError("VkGraph.shaders: a graph with shaders of its own is not supported")
+    constants = [_read_constant(table, raw_bytes, named_data) for table in root.tables("constants", VK_BYTES)]
+    tables = root.tables("values", VK_VALUE)
+    values = tuple(_read_value(index, table, constants) for index, table in enumerate(tables))
+    for table, value in zip(tables, values, strict=True):
+        if isinstance(value, ListValue):
+            _check_items(value, values, table.place)
+    calls = tuple(
+        _read_call(index, table, len(values)) for index, table in enumerate(root.tables("chain", OPERATOR_CALL))
+    )
+    return Graph(
+        values=values,
+        calls=calls,
+        inputs=check_indices(root.integers("input_ids", Uint32), len(values), "value", "VkGraph.input_ids"),
+        outputs=check_indices(root.integers("output_ids", Uint32), len(values), "value", "VkGraph.output_ids"),
+    )
+
+
+def _read_header(processed: Blob) -> tuple[Blob, Blob]:
+    """The FlatBuffer and the region of the inline constants."""
+    place = "delegate header"
+    header = part(processed, 0, _HEADER.size, place)
+    _, magic, length, flatbuffer_offset, flatbuffer_size, bytes_offset, bytes_size = _HEADER.unpack(header.view())
+    if magic != b"VH00" or length != _HEADER.size:
+        raise ProgramError(f"{place}: {magic!r} of {length} bytes is not the header of a Vulkan delegate")
+    flatbuffer = part(processed, flatbuffer_offset, flatbuffer_size, place)
+    return flatbuffer, part(processed, bytes_offset, bytes_size, place)
+
+
+def _read_constant(table: Table, raw_bytes: Blob, named_data: Mapping[str, Blob]) -> Blob:
+    offset, length = table.integer("offset", Uint64), table.integer("length", Uint64)
+    if offset != NAMED:
+        return part(raw_bytes, offset, length, table.place)
+    key = table.string("named_key")
+    if key not in named_data:
+        raise ProgramError(f"{table.place}: there is no data named {key!r} in the program or its data files")
+    return part(named_data[key], 0, length, f"{table.place} ({key!r})")
+
+
+def _read_value(id: int, table: Table, constants: list[Blob]) -> Value:
+    kind, value = table.union("value", GRAPH_TYPES)
+    match kind:
+        case "Null":
+            return LiteralValue(id, None)
+        case "Int":
+            return LiteralValue(id, value.integer("int_val", Int64))
+        case "Double":
+            return LiteralValue(id, value.double("double_val"))
+        case "Bool":
+            return LiteralValue(id, value.boolean("bool_val"))
+        case "String":
+            return LiteralValue(id, value.string("string_val"))
+        case "IntList":
+            return LiteralValue(id, value.integers("items", Int64))
+        case "DoubleList":
+            return LiteralValue(id, value.doubles("items"))
+        case "BoolList":
+            return LiteralValue(id, value.booleans("items"))
+        case "ValueList":
+            return ListValue(id, value.integers("items", Int32))
+        case "SymInt":
+            return SymIntValue(id, value.integer("value", Int32))
+        case _:
+            return _read_tensor(id, value, constants)
+
+
+def _read_tensor(id: int, tensor: Table, constants: list[Blob]) -> TensorValue:
+    dtype = _dtype(tensor.integer("datatype", Int8), tensor.place)
+    staging = tensor.integer("staging_datatype", Int8, default=UNSET_DTYPE)
+    dims = tensor.integers("dims", Uint32)
+    length = tensor_bytes(dims, dtype, tensor.place)
+    constant_id = tensor.integer("constant_id", Int32)  # absent means 0, the first constant
+    constant = None
+    if constant_id >= 0:
+        check_index(constant_id, len(constants), "constant", tensor.place)
+        constant = part(constants[constant_id], 0, length, tensor.place)
+    return TensorValue(
+        id=id,
+        dims=dims,
+        dtype=dtype,
+        host_dtype=dtype if staging == UNSET_DTYPE else _dtype(staging, tensor.place),
+        constant=constant,
+    )
+
+
+def _dtype(code: int, place: str) -> str:
+    if code not in DTYPES:
+        raise ProgramError(f"{place}: data type {code} does not exist")
+    return DTYPES[code]
+
+
+def _check_items(value: ListValue, values: tuple[Value, ...], place: str) -> None:
+    for item in value.items:
+        if isinstance(values[check_index(item, len(values), "value", place)], ListValue):
+            raise ProgramError(f"{place}: the list holds another list, value {item}")
+
+
+def _read_call(index: int, table: Table, value_count: int) -> OpCall:
+    args = check_indices(table.integers("args", Int32), value_count, "value", f"{table.place}.args")
+    name = table.string("name")
+    if not name:
+        raise ProgramError(f"{table.place}: the op has no name")
+    return OpCall(index, name, args)

@@ -1,0 +1,167 @@
+"""The hot path: replay a recorded list of dispatches, submit it, read outputs back.
+
+A step goes through raw wgpu-native calls: wgpu's classes cost several times as much per dispatch.
+What the native library reports meanwhile is captured and raised. HIGHTIDE_DEBUG=1 takes the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from wgpu.backends.wgpu_native import ffi, lib
+
+from hightide.errors import DeviceError
+from hightide.gpu.device import Device, capturing, debugging, raising
+from hightide.gpu.pipelines import Pipeline
+from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
+from hightide.plan import fold
+
+
+@dataclass(frozen=True)
+class Command:
+    """One dispatch, ready to record: WebGPU objects, the place of its parameters, its workgroups."""
+
+    pipeline: Pipeline
+    group: Any
+    params_offset: int
+    groups: SymExpr
+    label: str
+
+
+@dataclass(frozen=True)
+class Copy:
+    """`nbytes` of a tensor's buffer to the readback buffer."""
+
+    source: Any
+    nbytes: int
+    offset: int
+
+
+@dataclass
+class Recording:
+    """A plan's commands and output copies, with the native handles looked up once."""
+
+    commands: list[Command]
+    copies: list[Copy]
+    native: list[list[Any]] = field(init=False)  # [pipeline, group, offset, x, y] as native handles
+    live_grids: list[tuple[list[Any], Sym]] = field(init=False)  # entries of `native` sized at each run
+
+    def __post_init__(self) -> None:
+        offsets: dict[int, Any] = {}
+        self.native, self.live_grids = [], []
+        for command in self.commands:
+            offset = offsets.setdefault(command.params_offset, ffi.new("uint32_t[1]", [command.params_offset]))
+            x, y = fold(command.groups) if isinstance(command.groups, int) else (0, 1)
+            entry = [command.pipeline.handle._internal, command.group._internal, offset, x, y]
+            self.native.append(entry)
+            if isinstance(command.groups, Sym):
+                self.live_grids.append((entry, command.groups))
+
+    def size_grids(self, env: Env) -> None:
+        """Evaluate the grids that follow a SymInt; equal formulas are evaluated once."""
+        known: dict[Sym, tuple[int, int]] = {}
+        for entry, groups in self.live_grids:
+            if groups not in known:
+                known[groups] = fold(max(0, evaluate(groups, env)))
+            entry[3], entry[4] = known[groups]
+
+
+class Recorder:
+    """Runs recordings on one device, with one readback buffer kept for all of them."""
+
+    def __init__(self, device: Device, readback_bytes: int) -> None:
+        self.device = device
+        self.readback = device.buffer(readback_bytes, "COPY_DST|MAP_READ", "readback")
+        self._encoder_descriptor = ffi.new("WGPUCommandEncoderDescriptor *")
+        self._pass_descriptor = ffi.new("WGPUComputePassDescriptor *")
+        self._finish_descriptor = ffi.new("WGPUCommandBufferDescriptor *")
+        self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
+        self._map_status: list[int] = []
+
+        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
+        def mapped(status: int, _message: Any, _userdata1: Any, _userdata2: Any) -> None:
+            self._map_status.append(status)
+
+        self._map_info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self._map_info.mode = lib.WGPUCallbackMode_AllowProcessEvents
+        self._map_info.callback = mapped
+        self._mapped = mapped  # the library keeps only a pointer
+
+    def write(self, buffer: Any, offset: int, data: np.ndarray) -> None:
+        with capturing("write"):
+            lib.wgpuQueueWriteBuffer(
+                self.device.queue_id, buffer._internal, offset, ffi.cast("void *", data.ctypes.data), data.nbytes
+            )
+
+    def submit(self, recording: Recording) -> None:
+        """Record every command in one compute pass, then the output copies, and submit once."""
+        if debugging():
+            self._submit_checked(recording)
+            return
+        set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+        set_group = lib.wgpuComputePassEncoderSetBindGroup
+        dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+        with capturing("step"):
+            encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
+            if recording.native:
+                compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
+                current = None
+                for pipeline, group, offset, x, y in recording.native:
+                    if pipeline is not current:
+                        set_pipeline(compute, pipeline)
+                        current = pipeline
+                    set_group(compute, 0, group, 1, offset)
+                    dispatch(compute, x, y, 1)
+                lib.wgpuComputePassEncoderEnd(compute)
+                lib.wgpuComputePassEncoderRelease(compute)
+            for copy in recording.copies:
+                lib.wgpuCommandEncoderCopyBufferToBuffer(
+                    encoder, copy.source._internal, 0, self.readback._internal, copy.offset, copy.nbytes
+                )
+            self._command_buffer[0] = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
+            lib.wgpuQueueSubmit(self.device.queue_id, 1, self._command_buffer)
+            lib.wgpuCommandBufferRelease(self._command_buffer[0])
+            lib.wgpuCommandEncoderRelease(encoder)
+
+    def read(self, copies: Sequence[Copy]) -> list[bytes]:
+        """Wait for the step and take the copied bytes."""
+        if not copies:
+            return []
+        size = max(copy.offset + copy.nbytes for copy in copies)
+        buffer = self.readback._internal
+        self._map_status.clear()
+        with capturing("readback"):
+            lib.wgpuBufferMapAsync(buffer, lib.WGPUMapMode_Read, 0, size, self._map_info[0])
+            while not self._map_status:
+                lib.wgpuDevicePoll(self.device.device_id, True, ffi.NULL)
+            if self._map_status[0] != lib.WGPUMapAsyncStatus_Success:
+                raise DeviceError("the outputs could not be read back: the device was lost")
+            address = lib.wgpuBufferGetConstMappedRange(buffer, 0, size)
+            view = ffi.buffer(address, size)
+            data = [view[copy.offset : copy.offset + copy.nbytes] for copy in copies]
+            lib.wgpuBufferUnmap(buffer)
+        return data
+
+    def _submit_checked(self, recording: Recording) -> None:
+        """The same step through wgpu's classes, one pass per dispatch: an error names its op."""
+        device = self.device.wgpu
+        for command, (_, _, _, x, y) in zip(recording.commands, recording.native, strict=True):
+            try:
+                with raising():
+                    encoder = device.create_command_encoder(label=command.label)
+                    compute = encoder.begin_compute_pass(label=command.label)
+                    compute.set_pipeline(command.pipeline.handle)
+                    compute.set_bind_group(0, command.group, [command.params_offset])
+                    compute.dispatch_workgroups(x, y, 1)
+                    compute.end()
+                    device.queue.submit([encoder.finish()])
+            except DeviceError as error:
+                raise DeviceError(f"{command.label}: {error}") from None
+        with raising():
+            encoder = device.create_command_encoder()
+            for copy in recording.copies:
+                encoder.copy_buffer_to_buffer(copy.source, 0, self.readback, copy.offset, copy.nbytes)
+            device.queue.submit([encoder.finish()])

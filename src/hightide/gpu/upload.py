@@ -1,0 +1,45 @@
+"""Constants to the GPU, a chunk at a time, so that host memory stays small however large the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import ProgramError
+from hightide.formats.blob import Blob
+from hightide.gpu.device import Device
+from hightide.graph.values import ITEM_SIZE, TensorValue
+from hightide.ops.contract import GPU_TYPE
+
+CHUNK_ITEMS = 2 << 20
+
+
+def upload(device: Device, buffer: Any, value: TensorValue) -> None:
+    """Write a constant's data into its buffer as the GPU holds it (int64 narrowed, halves widened)."""
+    blob = value.constant
+    assert blob is not None
+    size = ITEM_SIZE[value.dtype]
+    count = value.max_bytes // size
+    at = 0
+    for start in range(0, count, CHUNK_ITEMS):
+        items = min(CHUNK_ITEMS, count - start)
+        data = _on_gpu(Blob(blob.source, blob.offset + start * size, items * size), value)
+        device.write(buffer, at, data)
+        at += data.nbytes
+        device.flush()
+    blob.forget()
+
+
+def _on_gpu(blob: Blob, value: TensorValue) -> np.ndarray:
+    kind = GPU_TYPE[value.dtype]
+    if kind == "u8":
+        raw = np.frombuffer(blob.view(), np.uint8)
+        return np.pad(raw, (0, -raw.size % 4)) if raw.size % 4 else raw
+    array = np.frombuffer(blob.view(), value.dtype)
+    if value.dtype == "int64":
+        narrow = array.astype(np.int32)
+        if (narrow != array).any():
+            raise ProgramError(f"constant tensor {value.id} has integers that do not fit 32 bits")
+        return narrow
+    return array.astype(np.float32, copy=False) if kind == "f32" else array

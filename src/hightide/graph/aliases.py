@@ -1,0 +1,77 @@
+"""Which tensors are the same memory: a view is an alias of its source, not a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hightide.errors import ProgramError
+from hightide.graph.graph import Graph, OpCall
+from hightide.graph.values import ListValue, TensorValue
+
+
+@dataclass(frozen=True)
+class Aliases:
+    root: Mapping[int, int]  # tensor value -> the value whose memory it is (itself, or what it is a view of)
+    views: frozenset[int]  # op calls that are views: they have no work to do
+    state: frozenset[int]  # constants that some op writes in place: they belong to the session
+
+
+def find_aliases(graph: Graph, view_calls: set[int], written: set[int]) -> Aliases:
+    """Resolve views, given the calls that may be views and the values that ops write in place.
+
+    A view of memory that is later written in place stays a copy: it must keep what it saw.
+    """
+    tensors = {v.id: v for v in graph.values if isinstance(v, TensorValue)}
+    root = _roots(graph, view_calls)
+    written_roots = {root[id] for id in written}
+    views = {
+        call.index
+        for call in graph.calls
+        if call.index in view_calls and (root[call.args[0]] not in written_roots or call.args[-1] in written)
+    }
+    root = _roots(graph, views)
+    state = {root[id] for id in written if tensors[root[id]].constant is not None}
+    return Aliases(root, frozenset(views), frozenset(state))
+
+
+def check_order(graph: Graph) -> None:
+    """Every tensor is a constant, an input, or defined by an earlier call; nothing is defined twice."""
+    tensors = {v.id: v for v in graph.values if isinstance(v, TensorValue)}
+    defined = {id for id, v in tensors.items() if v.constant is not None} | set(graph.inputs)
+    given = frozenset(defined)
+    for call in graph.calls:
+        for id in input_ids(graph, call):
+            if id in tensors and id not in defined:
+                raise ProgramError(f"{call} reads tensor {id} before anything defines it")
+        for id in output_ids(graph, call):
+            if id in defined:
+                what = "an input or constant" if id in given else "defined by an earlier op"
+                raise ProgramError(f"{call} writes value {id}, which is {what}")
+            defined.add(id)
+    for id in graph.outputs:
+        if id in tensors and id not in defined:
+            raise ProgramError(f"output tensor {id} is never defined")
+
+
+def output_ids(graph: Graph, call: OpCall) -> tuple[int, ...]:
+    """Value ids that a call defines: its last argument, or the items of it."""
+    last = graph.values[call.args[-1]]
+    return last.items if isinstance(last, ListValue) else (last.id,)
+
+
+def input_ids(graph: Graph, call: OpCall) -> list[int]:
+    """Value ids that a call reads, lists opened."""
+    ids: list[int] = []
+    for id in call.args[:-1]:
+        value = graph.values[id]
+        ids.extend(value.items if isinstance(value, ListValue) else (id,))
+    return ids
+
+
+def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
+    root = {v.id: v.id for v in graph.values if isinstance(v, TensorValue)}
+    for call in graph.calls:
+        if call.index in views:
+            root[call.args[-1]] = root[call.args[0]]
+    return root

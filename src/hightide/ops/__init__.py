@@ -1,0 +1,26 @@
+"""Every op that hightide knows: importing this package fills `REGISTRY`."""
+
+from importlib import import_module
+
+from hightide.ops.contract import REGISTRY
+
+# One folder per family; its `op.py` holds the ops and registers them.
+FAMILIES = (
+    "views",
+    "symints",
+    "elementwise",
+    "movement",
+    "norm",
+    "linear",
+    "embedding",
+    "rotary",
+    "attention",
+    "softmax",
+    "fill",
+    "portable",  # last: it fills in what no family above has
+)
+
+for _family in FAMILIES:
+    import_module(f"hightide.ops.{_family}.op")
+
+__all__ = ["REGISTRY"]

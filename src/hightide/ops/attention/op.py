@@ -1,0 +1,208 @@
+"""Attention with and without a KV cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, UnsupportedError
+from hightide.graph.values import Dims
+from hightide.ops.attention.steps import Shape, attend, update_cache
+from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, expr_of, op, require_dtype
+from hightide.ops.elementwise.op import broadcast
+
+
+def check_cache(ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt) -> None:
+    if x.rank != 4 or cache.rank != 4 or (x.dims[0], *x.dims[2:]) != (cache.dims[0], *cache.dims[2:]):
+        raise InputError(f"{list(x.dims)} does not fit a cache of {list(cache.dims)}")
+    tokens, context = x.dims[1], cache.dims[1]
+    past = "position {value} plus " + f"{tokens} tokens is outside the context of {context}"
+    ctx.require(expr_of(position), 0, context - tokens, past)
+
+
+@op("update_cache.default", "llama.update_cache.default")
+class UpdateCache(Op):
+    """Writes new keys or values at a position; the result is a placeholder that nobody reads."""
+
+    mutates = (1,)
+
+    def outputs(self, ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt) -> list[Dims]:
+        check_cache(ctx, x, cache, position)
+        return [(1,)]
+
+    def plan(self, ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt, *, out: Tensor) -> Any:
+        require_dtype("f32", x, cache)
+        yield update_cache(x, cache, position)
+
+    def reference(self, x: np.ndarray, cache: np.ndarray, position: int) -> np.ndarray:
+        cache[:, position : position + x.shape[1]] = x
+        return np.zeros(1, x.dtype)
+
+
+@op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
+class SdpaWithKvCache(Op):
+    """Writes K and V [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then attends over
+    position + S keys; each kv head serves H / Hkv query heads.
+
+    The serialized sequence length is the exporter's, not the live one: S is read from q.
+    """
+
+    mutates = (3, 4)
+
+    def outputs(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        position: int | LiveInt,
+        seq_len: Any,
+        mask: Tensor | None,
+        dropout: float,
+        causal: bool,
+        scale: float | None,
+    ) -> list[Dims]:
+        if mask is not None or dropout:
+            raise UnsupportedError("attention over a cache takes no mask and no dropout here")
+        check_cache(ctx, k, k_cache, position)
+        check_cache(ctx, v, v_cache, position)
+        if q.rank != 4 or q.dims[0] != 1 or q.dims[1] != k.dims[1] or q.width != k.width or q.dims[2] % k.dims[2]:
+            raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
+        return [(*q.dims[:-1], v.width)]
+
+    def plan(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        position: int | LiveInt,
+        seq_len: Any,
+        mask: Tensor | None,
+        dropout: float,
+        causal: bool,
+        scale: float | None,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        require_dtype("f32", q, k, v, k_cache, v_cache, out)
+        _, tokens, heads, depth = q.dims
+        kv_heads = k.dims[2]
+        yield update_cache(k, k_cache, position)
+        yield update_cache(v, v_cache, position)
+        shape = Shape(
+            heads=heads,
+            kv_heads=kv_heads,
+            tokens=tokens,
+            depth=depth,
+            value_depth=v.width,
+            capacity=k_cache.dims[1],
+            position=position,
+            added=tokens,
+            causal=bool(causal),
+            scale=1 / math.sqrt(depth) if scale is None else float(scale),
+            q_strides=(depth, heads * depth),
+            k_strides=(depth, kv_heads * depth),
+            v_strides=(v.width, kv_heads * v.width),
+            out_strides=(v.width, heads * v.width),
+        )
+        yield from attend(ctx, shape, q, k_cache, v_cache, None, heads, out)
+
+    def reference(
+        self,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        k_cache: np.ndarray,
+        v_cache: np.ndarray,
+        position: int,
+        seq_len: Any,
+        mask: None,
+        dropout: float,
+        causal: bool,
+        scale: float | None,
+    ) -> np.ndarray:
+        tokens, heads = q.shape[1:3]
+        keys = position + tokens
+        k_cache[:, position:keys], v_cache[:, position:keys] = k, v
+        repeat = heads // k.shape[2]
+        every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
+        every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
+        hidden = np.arange(keys) > position + np.arange(tokens)[:, None] if causal else np.zeros((tokens, keys), bool)
+        bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
+        return _attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale).transpose(0, 2, 1, 3)
+
+
+@op("et_vk.sdpa.default")
+class Sdpa(Op):
+    """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule."""
+
+    def outputs(
+        self, ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, scale: float | None = None
+    ) -> list[Dims]:
+        if {q.rank, k.rank, v.rank} != {4} or k.dims[:-1] != v.dims[:-1] or q.dims[:2] != k.dims[:2]:
+            raise InputError(f"queries {list(q.dims)}, keys {list(k.dims)} and values {list(v.dims)} do not match")
+        if q.width != k.width or not k.dims[2]:
+            raise InputError(f"queries {list(q.dims)} cannot attend to keys {list(k.dims)}")
+        if mask is not None:
+            full = (*q.dims[:3], k.dims[2])
+            if broadcast(mask.dims, full) != full:
+                raise InputError(f"a mask of {list(mask.dims)} does not broadcast to {list(full)}")
+        return [(*q.dims[:-1], v.width)]
+
+    def plan(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        scale: float | None = None,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        require_dtype("f32", q, k, v, out, *([mask] if mask else []))
+        batch, heads, tokens, depth = q.dims
+        keys = k.dims[2]
+        shape = Shape(
+            heads=batch * heads,
+            kv_heads=batch * heads,
+            tokens=tokens,
+            depth=depth,
+            value_depth=v.width,
+            capacity=keys,
+            position=0,
+            added=keys,
+            causal=False,
+            scale=1 / math.sqrt(depth) if scale is None else float(scale),
+            q_strides=(tokens * depth, depth),
+            k_strides=(keys * depth, depth),
+            v_strides=(keys * v.width, v.width),
+            out_strides=(tokens * v.width, v.width),
+        )
+        yield from attend(ctx, shape, q, k, v, mask, heads, out)
+
+    def reference(
+        self,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        mask: np.ndarray | None = None,
+        scale: float | None = None,
+    ) -> np.ndarray:
+        return _attention(q, k, v, mask, scale)
+
+
+def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None) -> np.ndarray:
+    scores = q @ k.swapaxes(-1, -2) * np.asarray(1 / math.sqrt(q.shape[-1]) if scale is None else scale, q.dtype)
+    if mask is not None:
+        scores = scores + mask
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v

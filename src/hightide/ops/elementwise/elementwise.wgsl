@@ -1,0 +1,55 @@
+// out = $EXPR, element by element, with broadcasting.
+// One thread per four consecutive output elements; buffers are padded to whole vec4s.
+// Operands are loaded flat (same dims), strided (broadcast), or come as a number in the parameters.
+struct Params {
+    numel: u32,
+    n0: $C, n1: $C, n2: $C,   // operands that are numbers
+    p: $C, q: $C,             // the op's scalars
+    dims: array<vec4<u32>, 2>,
+    strides0: array<vec4<u32>, 2>,
+    strides1: array<vec4<u32>, 2>,
+    strides2: array<vec4<u32>, 2>,
+}
+@group(0) @binding(0) var<uniform> params: Params;
+$OPERANDS
+
+// Where output element `element` lies in an operand of these strides.
+fn at(element: u32, strides: array<vec4<u32>, 2>) -> u32 {
+    var rest = min(element, params.numel - 1u);
+    var place = 0u;
+    for (var d = 7; d >= 0; d--) {
+        let size = params.dims[d >> 2u][d & 3];
+        if (size > 1u) {
+            place += rest % size * strides[d >> 2u][d & 3];
+            rest = rest / size;
+        }
+    }
+    return place;
+}
+
+fn bytes_of(word: u32) -> vec4<u32> {
+    return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
+}
+
+// x to the power y as torch has it: a negative base is fine with a whole exponent.
+fn power1(x: f32, y: f32) -> f32 {
+    if (y == 0.0) { return 1.0; }
+    if (x >= 0.0) { return select(pow(x, y), 0.0, x == 0.0 && y > 0.0); }
+    if (y != floor(y)) { return bitcast<f32>(0x7fc00000u + params.numel * 0u); }
+    return pow(-x, y) * select(1.0, -1.0, (y - 2.0 * floor(y * 0.5)) == 1.0);
+}
+fn power(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(power1(x.x, y.x), power1(x.y, y.y), power1(x.z, y.z), power1(x.w, y.w));
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = group_number(group, groups) * 64u + lane;
+    if (i * 4u >= params.numel) { return; }
+    let p = vec4<$C>(params.p);
+    let q = vec4<$C>(params.q);
+$LOADS
+    let result = $EXPR;
+    $STORE
+}

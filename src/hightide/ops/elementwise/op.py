@@ -1,0 +1,234 @@
+"""Elementwise ops: one kernel template, one line per op.
+
+An op is an expression over the operands `a`, `b`, `c` and the scalars `p`, `q` (all `vec4` of the
+compute type), and a NumPy function with the same meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, UnsupportedError
+from hightide.graph.values import Dims
+from hightide.ops.contract import GPU_TYPE, Context, Dispatch, LiveInt, Op, Tensor, add, ceil_div, kernel
+from hightide.ops.movement.op import broadcast_strides
+
+Scalar = int | float | bool | str | None
+STORAGE = {**GPU_TYPE, "bool": "bool"}  # what an element is in memory
+
+
+@dataclass(frozen=True)
+class Elementwise(Op):
+    """`expr` over `operands` leading tensors (or numbers) and the `scalars` that follow them.
+
+    `scalars` gives a default for each further argument; None means the argument is ignored.
+    `compute` fixes the type of the arithmetic; by default it is float if any operand is.
+    """
+
+    expr: str | Callable[..., str]
+    meaning: Callable[..., np.ndarray]
+    operands: int = 1
+    scalars: tuple[Scalar, ...] = ()
+    compute: str = ""
+    converts: bool = False  # the result is the operand in the output's type
+
+    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
+        return [broadcast(*(x.dims for x in args[: self.operands] if isinstance(x, Tensor)))]
+
+    def plan(self, ctx: Context, *args: Any, out: Tensor) -> Iterable[Dispatch]:
+        operands, rest = args[: self.operands], self._scalars(args)
+        tensors = [x for x in operands if isinstance(x, Tensor)]
+        compute = self.compute or _compute_type([*operands, out])
+        loads, declarations, numbers, strides = [], [], [0, 0, 0], [(0,), (0,), (0,)]
+        for n, x in enumerate(operands):
+            name = "abc"[n]
+            if not isinstance(x, Tensor):
+                numbers[n] = x.expr if isinstance(x, LiveInt) else x
+                loads.append(f"    let {name} = vec4<{compute}>(params.n{n});")
+                continue
+            binding = f"@group(0) @binding({2 + tensors.index(x)}) var<storage, read> in{n}"
+            flat = x.dims == out.dims
+            if not flat:
+                strides[n] = _pad8(broadcast_strides(x.dims, out.dims), 0)
+            declaration, load = _load(n, name, x, flat, compute)
+            if tensors.index(x) == _tensor_number(operands, n):  # a tensor given twice is bound once
+                declarations.append(f"{binding}: {declaration};")
+            else:
+                load = load.replace(f"in{n}", f"in{operands.index(x)}")
+            loads.append(load)
+        unique = tuple(dict.fromkeys(tensors))
+        stored = STORAGE.get(out.dtype)
+        if stored not in ("f32", "i32", "bool"):
+            raise UnsupportedError(f"elementwise ops do not write {out.dtype}")
+        kind, store = ("u32", PACK_BOOL) if stored == "bool" else (f"vec4<{stored}>", f"out[i] = vec4<{stored}>(result);")
+        declarations.append(f"@group(0) @binding({2 + len(unique)}) var<storage, read_write> out: array<{kind}>;")
+        expr = self.expr(*rest) if callable(self.expr) else self.expr
+        if self.converts and stored == "bool" and STORAGE[operands[0].dtype] != "bool":
+            expr = f"a != vec4<{compute}>(0)"
+        scalars = [s for s in rest if isinstance(s, int | float)][:2]
+        to_word = float if compute == "f32" else _to_int32
+        yield Dispatch(
+            kernel(
+                "elementwise/elementwise.wgsl",
+                "elementwise" if all(x.dims == out.dims for x in tensors) else "elementwise_broadcast",
+                EXPR=expr,
+                C=compute,
+                OPERANDS="\n".join(declarations),
+                LOADS="\n".join(loads),
+                STORE=store,
+            ),
+            groups=ceil_div(out.numel, 256),
+            params=(
+                out.numel,
+                *(to_word(n) for n in numbers),
+                *(to_word(s) for s in (*scalars, 0, 0)[:2]),
+                _pad8(out.dims, 1),
+                *strides,
+            ),
+            reads=unique,
+            writes=(out,),
+        )
+
+    def reference(self, *args: Any) -> np.ndarray:
+        return self.meaning(*args[: self.operands], *self._scalars(args))
+
+    def _scalars(self, args: tuple[Any, ...]) -> list[Scalar]:
+        given = args[self.operands :]
+        values = [given[n] if n < len(given) else default for n, default in enumerate(self.scalars)]
+        return [v if v is not None else d for v, d in zip(values, self.scalars, strict=True)]
+
+
+PACK_BOOL = "out[i] = dot(vec4<u32>(result), vec4<u32>(1u, 256u, 65536u, 16777216u));"
+
+
+def _load(n: int, name: str, x: Tensor, flat: bool, compute: str) -> tuple[str, str]:
+    """The declaration and the load of operand `n`, as a vec4 of the compute type (bools as vec4<bool>)."""
+    stored = STORAGE.get(x.dtype)
+    if stored not in ("f32", "i32", "bool"):
+        raise UnsupportedError(f"elementwise ops do not read {x.dtype}")
+    place = [f"at(i * 4u + {k}u, params.strides{n})" for k in range(4)]
+    if stored == "bool":
+        if flat:
+            value = f"bytes_of(in{n}[i])"
+        else:
+            value = "vec4<u32>(" + ", ".join(f"bytes_of(in{n}[{p} / 4u])[{p} % 4u]" for p in place) + ")"
+        return "array<u32>", f"    let {name} = {value} != vec4<u32>(0u);"
+    if flat:
+        return f"array<vec4<{stored}>>", f"    let {name} = vec4<{compute}>(in{n}[i]);"
+    elements = ", ".join(f"in{n}[{p}]" for p in place)
+    return f"array<{stored}>", f"    let {name} = vec4<{compute}>(vec4<{stored}>({elements}));"
+
+
+def _tensor_number(operands: tuple[Any, ...], n: int) -> int:
+    return sum(isinstance(x, Tensor) for x in operands[:n])
+
+
+def _compute_type(values: list[Any]) -> str:
+    floats = any(isinstance(x, float) or (isinstance(x, Tensor) and STORAGE.get(x.dtype) == "f32") for x in values)
+    return "f32" if floats else "i32"
+
+
+def _to_int32(value: float) -> int:
+    return int(min(max(value, -(2**31)), 2**31 - 1))
+
+
+def _pad8(dims: Dims, fill: int) -> Dims:
+    if len(dims) > 8:
+        raise UnsupportedError(f"a tensor of rank {len(dims)} is over the 8 dims that kernels take")
+    return (fill,) * (8 - len(dims)) + dims
+
+
+def broadcast(*dims: Dims) -> Dims:
+    """The dims that tensors of these dims have together, as torch and NumPy say."""
+    rank = max((len(d) for d in dims), default=0)
+    result = []
+    for column in zip(*((1,) * (rank - len(d)) + d for d in dims), strict=True):
+        sizes = {size for size in column if size != 1}
+        if len(sizes) > 1:
+            raise InputError(f"{' and '.join(str(list(d)) for d in dims)} do not broadcast")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.trunc(np.true_divide(a, b))
+
+
+_UNARY: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
+    "aten.abs.default": ("abs(a)", np.abs),
+    "aten.neg.default": ("-a", np.negative),
+    "aten.exp.default": ("exp(a)", np.exp),
+    "aten.log.default": ("log(a)", np.log),
+    "aten.sqrt.default": ("sqrt(a)", np.sqrt),
+    "aten.rsqrt.default": ("inverseSqrt(a)", lambda x: 1 / np.sqrt(x)),
+    "aten.sin.default": ("sin(a)", np.sin),
+    "aten.cos.default": ("cos(a)", np.cos),
+    "aten.tanh.default": ("tanh(clamp(a, vec4<f32>(-15.0), vec4<f32>(15.0)))", np.tanh),  # exp overflows beyond
+    "aten.sigmoid.default": ("1.0 / (1.0 + exp(-a))", _sigmoid),
+    "aten.silu.default": ("a / (1.0 + exp(-a))", lambda x: x * _sigmoid(x)),
+    "aten.relu.default": ("max(a, p)", lambda x: np.maximum(x, 0)),
+    "aten.round.default": ("round(a)", np.round),
+    "aten.floor.default": ("floor(a)", np.floor),
+    "aten.ceil.default": ("ceil(a)", np.ceil),
+    "aten.square.default": ("a * a", np.square),
+    "aten.reciprocal.default": ("1.0 / a", np.reciprocal),
+}
+_FLOAT_UNARY = {"exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "silu", "reciprocal"}
+for _name, (_expr, _meaning) in _UNARY.items():
+    add(Elementwise(_expr, _meaning, compute="f32" if _name.split(".")[1] in _FLOAT_UNARY else ""), _name)
+
+add(Elementwise("a + p * b", lambda a, b, p: a + p * b, 2, (1,)), "aten.add.Tensor", "aten.add.Scalar")
+add(Elementwise("a - p * b", lambda a, b, p: a - p * b, 2, (1,)), "aten.sub.Tensor", "aten.sub.Scalar")
+add(Elementwise("p * -a + b", lambda a, b, p: b - p * a, 2, (1,)), "aten.rsub.Scalar")
+add(Elementwise("a * b", np.multiply, 2), "aten.mul.Tensor", "aten.mul.Scalar")
+add(Elementwise("a / b", np.true_divide, 2, compute="f32"), "aten.div.Tensor", "aten.div.Scalar")
+add(
+    Elementwise(
+        lambda mode: {"floor": "floor(a / b)", "trunc": "trunc(a / b)"}.get(mode, "a / b"),
+        lambda a, b, mode: {"floor": np.floor_divide, "trunc": _trunc_divide}.get(mode, np.true_divide)(a, b),
+        2,
+        ("",),
+        compute="f32",
+    ),
+    "aten.div.Tensor_mode",
+    "aten.div.Scalar_mode",
+)
+add(Elementwise("min(a, b)", np.minimum, 2), "aten.minimum.default")
+add(Elementwise("max(a, b)", np.maximum, 2), "aten.maximum.default")
+add(Elementwise("power(a, b)", np.power, 2, compute="f32"), "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
+add(
+    Elementwise("clamp(a, p, q)", lambda x, low, high: np.clip(x, low, high), 1, (-3.4e38, 3.4e38)),
+    "aten.clamp.default",
+    "aten.hardtanh.default",
+)
+add(
+    Elementwise("select(p * a, a, a >= vec4<f32>(0.0))", lambda x, p: np.where(x >= 0, x, p * x), 1, (0.01,), "f32"),
+    "aten.leaky_relu.default",
+)
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NUMPY_COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal} | {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+for _name, _sign in _COMPARISONS.items():
+    add(Elementwise(f"a {_sign} b", _NUMPY_COMPARISONS[_name], 2), f"aten.{_name}.Tensor", f"aten.{_name}.Scalar")
+add(Elementwise("!a", np.logical_not), "aten.logical_not.default")
+add(Elementwise("a & b", np.logical_and, 2), "aten.logical_and.default")
+add(Elementwise("a | b", np.logical_or, 2), "aten.logical_or.default")
+add(Elementwise("select(c, b, a)", np.where, 3), "aten.where.self")
+
+# The result takes the output's type; the remaining arguments say nothing that the output does not.
+add(
+    Elementwise(lambda *_: "a", lambda x, *_: x, 1, (None,) * 6, converts=True),
+    "aten._to_copy.default",
+    "dim_order_ops._to_dim_order_copy.default",
+)

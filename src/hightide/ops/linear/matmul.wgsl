@@ -1,0 +1,42 @@
+// out[b, m, n] = alpha * sum_k x[b, m, k] * y[b, k, n] (+ beta * bias[m, n]), y and bias at any strides.
+// One thread computes 4 rows x 4 columns, out of registers.
+struct Params {
+    batches: u32, m: u32, n: u32, k: u32,
+    y_batch: u32, y_k: u32, y_n: u32, bias_m: u32, bias_n: u32,
+    alpha: f32, beta: f32, row_tiles: u32, column_tiles: u32,
+}
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read> y: array<f32>;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let tile = group_number(group, groups) * 64u + lane;
+    let tiles = params.row_tiles * params.column_tiles;
+    if (tile >= params.batches * tiles) { return; }
+    let batch = tile / tiles;
+    let column = tile % params.column_tiles * 4u;
+    let row = tile % tiles / params.column_tiles * 4u;
+    let steps = vec4<u32>(0u, 1u, 2u, 3u);
+    let rows = batch * params.m * params.k + min(vec4<u32>(row) + steps, vec4<u32>(params.m - 1u)) * params.k;
+    let columns = batch * params.y_batch + min(vec4<u32>(column) + steps, vec4<u32>(params.n - 1u)) * params.y_n;
+    var total = array<vec4<f32>, 4>();
+    for (var k = 0u; k < params.k; k++) {
+        let at = k * params.y_k;
+        let b = vec4<f32>(y[columns.x + at], y[columns.y + at], y[columns.z + at], y[columns.w + at]);
+        total[0] += x[rows.x + k] * b;
+        total[1] += x[rows.y + k] * b;
+        total[2] += x[rows.z + k] * b;
+        total[3] += x[rows.w + k] * b;
+    }
+    for (var r = 0u; r < min(4u, params.m - row); r++) {
+        for (var c = 0u; c < min(4u, params.n - column); c++) {
+            var value = params.alpha * total[r][c];
+            if ($BIAS) { value += params.beta * bias[(row + r) * params.bias_m + (column + c) * params.bias_n]; }
+            out[(batch * params.m + row + r) * params.n + column + c] = value;
+        }
+    }
+}

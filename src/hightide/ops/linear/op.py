@@ -1,0 +1,196 @@
+"""Products of matrices: 4-bit linears, float linears, and plain matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from hightide.errors import InputError
+from hightide.graph.values import Dims
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.elementwise.op import broadcast
+from hightide.ops.movement.op import broadcast_strides
+
+LANES = 32  # threads per workgroup of the tiled kernels
+
+
+def rows_per_thread(m: int) -> tuple[int, str]:
+    """The row tile for `m` rows and the route's name: a GEMV for one row, small tiles for few, GEMM else."""
+    if m == 1:
+        return 1, "gemv"
+    return (2, "small") if m == 2 else (4, "small" if m <= 4 else "gemm")
+
+
+def _flag(bias: Tensor | None) -> str:
+    return "false" if bias is None else "true"
+
+
+@op("et_vk.linear_q4gsw.default")
+class LinearQ4(Op):
+    """x @ dequantised(weight).T + bias.
+
+    weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N].
+    """
+
+    def outputs(
+        self, ctx: Context, x: Tensor, weight: Tensor, scales: Tensor, group: int, bias: Tensor | None = None
+    ) -> list[Dims]:
+        k, n = x.width, weight.dims[0]
+        if not x.rank or k > weight.dims[1] * 2:
+            raise InputError(f"rows of {k} do not fit a 4-bit weight of {weight.dims[1] * 2} columns")
+        if group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
+            raise InputError(f"scales of {list(scales.dims)} do not cover {n} columns of {k} in groups of {group}")
+        if k != x.value.dims[-1]:
+            raise InputError(f"rows of {k} do not fit a weight for rows of {x.value.dims[-1]}")
+        return [(*x.dims[:-1], n)]
+
+    def plan(
+        self,
+        ctx: Context,
+        x: Tensor,
+        weight: Tensor,
+        scales: Tensor,
+        group: int,
+        bias: Tensor | None = None,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        require_dtype("f32", x, scales, out, *([bias] if bias else []))
+        require_dtype("u8", weight)
+        m, k, n = x.rows, x.width, out.width
+        row_bytes, scale_row = weight.dims[1], scales.dims[1]
+        reads = (x, weight, scales, bias or scales)
+        if not out.numel:
+            return
+        if k % 32 == 0 and group % 32 == 0 and k % group == 0 and row_bytes % 16 == 0:
+            rows, shape = rows_per_thread(m)
+            row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
+            yield Dispatch(
+                kernel("linear/q4_tile.wgsl", f"q4_{shape}", ROWS=rows, LANES=LANES, BIAS=_flag(bias)),
+                groups=ceil_div(row_tiles * column_tiles, LANES),
+                params=(m, n, k, row_bytes // 16, group, scale_row, row_tiles, column_tiles),
+                reads=reads,
+                writes=(out,),
+            )
+        else:
+            yield Dispatch(
+                kernel("linear/q4_any.wgsl", BIAS=_flag(bias)),
+                groups=ceil_div(m * n, 64),
+                params=(m, n, k, row_bytes, group, scale_row),
+                reads=reads,
+                writes=(out,),
+            )
+
+    def reference(
+        self, x: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: int, bias: np.ndarray | None = None
+    ) -> np.ndarray:
+        n, k = weight.shape[0], x.shape[-1]
+        values = np.stack([weight & 15, weight >> 4], axis=-1).reshape(n, -1)[:, :k].astype(np.int8) - 8
+        scale = np.repeat(scales[:, :n].T, group, axis=1)[:, :k]
+        product = x @ (values * scale).T.astype(x.dtype)
+        return product if bias is None else product + bias[:n]
+
+
+@op("aten.linear.default")
+class Linear(Op):
+    """x @ weight.T + bias, with weight [N, K]."""
+
+    def outputs(self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Dims]:
+        if not x.rank or weight.rank != 2 or x.width != weight.dims[1]:
+            raise InputError(f"{list(x.dims)} does not fit a weight of {list(weight.dims)}")
+        return [(*x.dims[:-1], weight.dims[0])]
+
+    def plan(
+        self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
+    ) -> Iterable[Dispatch]:
+        m, k, n = x.rows, x.width, out.width
+        if not out.numel:
+            return
+        if k % 4 or not k:
+            yield _matmul(x, weight, bias, out, batches=1, m=m, k=k, y_strides=(0, 1, k), bias_dims=(n,))
+            return
+        require_dtype("f32", x, weight, out, *([bias] if bias else []))
+        rows, shape = rows_per_thread(m)
+        row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
+        yield Dispatch(
+            kernel("linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, BIAS=_flag(bias)),
+            groups=ceil_div(row_tiles * column_tiles, LANES),
+            params=(m, n, k // 4, row_tiles, column_tiles),
+            reads=(x, weight, bias or weight),
+            writes=(out,),
+        )
+
+    def reference(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        return x @ weight.T if bias is None else x @ weight.T + bias
+
+
+@op("aten.mm.default", "aten.bmm.default")
+class MatMul(Op):
+    """Matrices [M, K] @ [K, N], or batches of them."""
+
+    def outputs(self, ctx: Context, x: Tensor, y: Tensor) -> list[Dims]:
+        if x.rank != y.rank or x.rank not in (2, 3) or x.dims[:-2] != y.dims[:-2] or x.width != y.dims[-2]:
+            raise InputError(f"{list(x.dims)} and {list(y.dims)} cannot be multiplied")
+        return [(*x.dims[:-1], y.width)]
+
+    def plan(self, ctx: Context, x: Tensor, y: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
+        batches, m, k = (1, *x.dims)[-3:]
+        if out.numel:
+            strides = (k * y.width, y.width, 1)
+            yield _matmul(x, y, None, out, batches=batches, m=m, k=k, y_strides=strides)
+
+    def reference(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x @ y
+
+
+@op("aten.addmm.default")
+class AddMm(Op):
+    """beta * bias + alpha * (x @ y); the bias broadcasts."""
+
+    def outputs(self, ctx: Context, bias: Tensor, x: Tensor, y: Tensor, beta: float = 1, alpha: float = 1) -> list[Dims]:
+        if x.rank != 2 or y.rank != 2 or x.width != y.dims[0]:
+            raise InputError(f"{list(x.dims)} and {list(y.dims)} cannot be multiplied")
+        dims = (x.dims[0], y.width)
+        if broadcast(bias.dims, dims) != dims:
+            raise InputError(f"a bias of {list(bias.dims)} does not broadcast to {list(dims)}")
+        return [dims]
+
+    def plan(
+        self, ctx: Context, bias: Tensor, x: Tensor, y: Tensor, beta: float = 1, alpha: float = 1, *, out: Tensor
+    ) -> Iterable[Dispatch]:
+        if out.numel:
+            m, k = x.dims
+            strides = (0, y.width, 1)
+            yield _matmul(x, y, bias, out, 1, m, k, strides, bias.dims, float(alpha), float(beta))
+
+    def reference(
+        self, bias: np.ndarray, x: np.ndarray, y: np.ndarray, beta: float = 1, alpha: float = 1
+    ) -> np.ndarray:
+        return beta * bias + alpha * (x @ y)
+
+
+def _matmul(
+    x: Tensor,
+    y: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    batches: int,
+    m: int,
+    k: int,
+    y_strides: tuple[int, int, int],  # of batch, k and n
+    bias_dims: Dims = (),
+    alpha: float = 1.0,
+    beta: float = 1.0,
+) -> Dispatch:
+    require_dtype("f32", x, y, out, *([bias] if bias else []))
+    n = out.width
+    row_tiles, column_tiles = ceil_div(m, 4), ceil_div(n, 4)
+    bias_strides = broadcast_strides(bias_dims, (m, n))
+    return Dispatch(
+        kernel("linear/matmul.wgsl", BIAS=_flag(bias)),
+        groups=ceil_div(batches * row_tiles * column_tiles, 64),
+        params=(batches, m, n, k, *y_strides, *bias_strides, alpha, beta, row_tiles, column_tiles),
+        reads=(x, y, bias or y),
+        writes=(out,),
+    )

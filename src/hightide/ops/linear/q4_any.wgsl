@@ -1,0 +1,30 @@
+// out[m, n] = sum_k x[m, k] * (q[n, k] - 8) * scale[k / group, n] (+ bias[n]), q in 4 bits, low nibble first.
+// One thread per output; any K, group and row length. The route for shapes that q4_tile does not take.
+struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read> weight: array<u32>;
+@group(0) @binding(4) var<storage, read> scales: array<f32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = group_number(group, groups) * 64u + lane;
+    if (i >= params.m * params.n) { return; }
+    let row = i / params.n;
+    let column = i % params.n;
+    var total = 0.0;
+    for (var start = 0u; start < params.k; start += params.group) {
+        var sum = 0.0;
+        for (var k = start; k < min(start + params.group, params.k); k++) {
+            let byte = column * params.row_bytes + k / 2u;
+            let nibble = (weight[byte / 4u] >> (byte % 4u * 8u + (k & 1u) * 4u)) & 15u;
+            sum += x[row * params.k + k] * (f32(nibble) - 8.0);
+        }
+        total += sum * scales[start / params.group * params.scale_row + column];
+    }
+    if ($BIAS) { total += bias[column]; }
+    out[i] = total;
+}

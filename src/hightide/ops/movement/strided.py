@@ -1,0 +1,75 @@
+"""One kernel moves elements between two strided boxes; slices, permutes, cats and copies are calls of it."""
+
+from __future__ import annotations
+
+import math
+
+from hightide.errors import UnsupportedError
+from hightide.graph.values import Dims
+from hightide.ops.contract import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div, kernel, live_params, strides_of
+
+STRIDED = kernel("movement/strided.wgsl")
+
+
+def move(
+    x: Tensor,
+    out: Tensor,
+    dims: Dims,
+    src_strides: Dims,
+    dst_strides: Dims,
+    src_start: int = 0,
+    dst_start: int = 0,
+    live_start: tuple[int | LiveInt, int] = (0, 0),
+) -> Dispatch:
+    """Copy a box of `dims`; `live_start` is (SymInt, stride) added to the source's start."""
+    kinds = {GPU_TYPE.get(x.dtype), GPU_TYPE.get(out.dtype)}
+    if kinds != {"f32"} and kinds != {"i32"}:
+        raise UnsupportedError(f"moving {x.dtype} to {out.dtype} has no kernel")
+    dims, src_strides, dst_strides = _merge(dims, src_strides, dst_strides)
+    if len(dims) > 8:
+        raise UnsupportedError(f"a tensor of rank {len(dims)} is over the 8 dims that kernels take")
+    pad = (1,) * (8 - len(dims))
+    numel = math.prod(dims)
+    start, stride = live_start
+    return Dispatch(
+        STRIDED,
+        groups=ceil_div(numel, 64),
+        params=(
+            numel,
+            src_start,
+            dst_start,
+            *live_params(start),
+            stride,
+            (*pad, *dims),
+            (*(0 for _ in pad), *src_strides),
+            (*(0 for _ in pad), *dst_strides),
+        ),
+        reads=(x,),
+        writes=(out,),
+    )
+
+
+def copy(x: Tensor, out: Tensor) -> Dispatch:
+    """Copy the live elements as they lie."""
+    return move(x, out, (x.numel,), (1,), (1,))
+
+
+def _merge(dims: Dims, src: Dims, dst: Dims) -> tuple[Dims, Dims, Dims]:
+    """Join neighbouring dims that are contiguous on both sides, and drop dims of 1."""
+    merged: list[tuple[int, int, int]] = []
+    for d, s, t in zip(dims, src, dst, strict=True):
+        if d == 1:
+            continue
+        if merged:
+            pd, ps, pt = merged[-1]
+            if ps == d * s and pt == d * t:
+                merged[-1] = (pd * d, s, t)
+                continue
+        merged.append((d, s, t))
+    if not merged:
+        return (1,), (0,), (0,)
+    d, s, t = zip(*merged, strict=True)
+    return d, s, t
+
+
+__all__ = ["STRIDED", "copy", "move", "strides_of"]

@@ -1,0 +1,40 @@
+// out = softmax(x) (or its logarithm) along one dim of `size` elements that lie `stride` apart.
+// One workgroup per vector; each lane keeps a running maximum and the sum of exp(x - maximum) over
+// every 64th element, then joins all lanes' pairs itself: one barrier.
+struct Params { vectors: u32, size: u32, stride: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+
+const LANES = 64u;
+const LOWEST = -3.4028234e38;
+var<workgroup> lanes: array<vec2<f32>, LANES>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let vector = group_number(group, groups);
+    if (vector >= params.vectors) { return; }
+    let start = vector / params.stride * params.size * params.stride + vector % params.stride;
+    var most = LOWEST;
+    var sum = 0.0;
+    for (var i = lane; i < params.size; i += LANES) {
+        let value = x[start + i * params.stride];
+        let higher = max(most, value);
+        sum = sum * exp(most - higher) + exp(value - higher);
+        most = higher;
+    }
+    lanes[lane] = vec2<f32>(most, sum);
+    workgroupBarrier();
+    for (var i = 0u; i < LANES; i++) {
+        most = max(most, lanes[i].x);
+    }
+    sum = 0.0;
+    for (var i = 0u; i < LANES; i++) {
+        sum += lanes[i].y * exp(lanes[i].x - most);
+    }
+    for (var i = lane; i < params.size; i += LANES) {
+        let shifted = x[start + i * params.stride] - most;
+        out[start + i * params.stride] = $RESULT;
+    }
+}

@@ -1,0 +1,286 @@
+"""Programs: load a file, build a method once, call it at any live shape."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import DeviceError, InputError, UnsupportedError
+from hightide.formats.program import (
+    DelegateCall,
+    EValue,
+    KernelCall,
+    MethodFile,
+    MoveCall,
+    ProgramFile,
+    TensorSpec,
+    ValueListSpec,
+)
+from hightide.formats.pte import read_program
+from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
+from hightide.graph.graph import Graph
+from hightide.graph.values import TensorValue
+from hightide.interpreter import Interpreter, Session, tensor_array
+from hightide.kernels import find_op, is_host_work
+from hightide.levels import InputSpec
+from hightide.plan import missing_ops
+from hightide.reference import CpuSession, numpy_dtype
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str | int | None = None,
+    data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+) -> Program:
+    """Reads a `.pte` file, and the `.ptd` files in `data`; nothing is sent to a GPU yet.
+
+    `device` is "cpu" (the NumPy references), or an adapter by index or part of its name; by default the
+    HIGHTIDE_DEVICE environment variable, else the best adapter, else the references.
+    """
+    data_files = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if device is None:
+        device = os.environ.get("HIGHTIDE_DEVICE") or None
+    return Program(read_program(path, data_files), device)
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a method takes and gives."""
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{spec.name}: {_describe(spec)}" for spec in self.inputs)
+        return f"({takes}) -> {', '.join(_describe(spec) for spec in self.outputs) or 'nothing'}"
+
+
+def _describe(spec: InputSpec) -> str:
+    dims = [f"≤{d}" if spec.dynamic and d > 1 else str(d) for d in spec.dims]
+    return f"{spec.dtype}[{', '.join(dims)}]"
+
+
+class Program:
+    """A file's methods, on one device."""
+
+    def __init__(self, file: ProgramFile, device: str | int | None = None) -> None:
+        self.file = file
+        self.device = device
+        self.methods = {name: _describe_method(method) for name, method in file.methods.items()}
+        self.metadata = {name: _constant_result(m) for name, m in file.methods.items() if _is_constant(m)}
+        self._built: dict[str, Method] = {}
+        self._graphs: dict[tuple[str, int], Graph] = {}
+        self._read_graphs()
+        self._refuse_missing()
+
+    def __repr__(self) -> str:
+        return f"<Program {self.file.path.name}: {', '.join(self.methods)}>"
+
+    def method(self, name: str = "forward") -> Method:
+        """The method, built at the first call: buffers, pipelines, bind groups."""
+        if name not in self.methods:
+            raise InputError(f"{self.file.path.name} has no method {name!r}; it has {', '.join(self.methods)}")
+        if name not in self._built:
+            self._built[name] = self._build(name)
+        return self._built[name]
+
+    @cached_property
+    def _gpu(self) -> Any:
+        """The opened device, or None for the references."""
+        if self.device == "cpu":
+            return None
+        from hightide.gpu.device import adapters, find_adapter, open_device  # wgpu takes a while to import
+
+        try:
+            usable = self.device is not None or adapters()
+        except DeviceError:  # no driver at all
+            usable = False
+        if not usable:
+            warnings.warn("no WebGPU adapter was found: programs run on the NumPy references", stacklevel=4)
+            return None
+        return open_device(find_adapter(self.device))
+
+    def _read_graphs(self) -> None:
+        for method in self.file.methods.values():
+            calls = (i for i in method.instructions if isinstance(i, DelegateCall))
+            for call in calls:
+                delegate = method.delegates[call.delegate]
+                key = method.name, call.delegate
+                if delegate.id in DELEGATE_IDS and key not in self._graphs:
+                    graph = read_graph(delegate.processed, self.file.named_data)
+                    self._graphs[key] = _with_host_types(graph, [method.values[id] for id in call.args])
+
+    def _refuse_missing(self) -> None:
+        missing = []
+        for method in self.file.methods.values():
+            for n, instruction in enumerate(method.instructions):
+                if isinstance(instruction, KernelCall) and find_op(instruction.op) is None:
+                    missing.append(f"{method.name}, instruction {n}: {instruction.op}")
+            for n, delegate in enumerate(method.delegates):
+                where = f"{method.name}, delegate {n}"
+                if delegate.id not in DELEGATE_IDS:
+                    missing.append(f"{where}: the backend {delegate.id}")
+                elif (method.name, n) in self._graphs:
+                    missing += [f"{where}: {op}" for op in self._missing_ops(self._graphs[method.name, n])]
+        if missing:
+            what = f"{self.file.path.name} needs {len(missing)} things that hightide lacks"
+            raise UnsupportedError(f"{what}: {'; '.join(missing)}")
+
+    def _missing_ops(self, graph: Graph) -> list[str]:
+        without_kernel = missing_ops(graph, dispatch=True)
+        # Only a program with such ops has to know already here whether there is a GPU.
+        return missing_ops(graph, dispatch=False) if without_kernel and self._gpu is None else without_kernel
+
+    def _build(self, name: str) -> Method:
+        method = self.file.methods[name]
+        kernels = dict.fromkeys(i.op for i in method.instructions if isinstance(i, KernelCall))
+        reported = [op for op in kernels if not is_host_work(op)]
+        if reported:
+            warnings.warn(f"method {name} runs outside its delegates, on NumPy: {', '.join(reported)}", stacklevel=3)
+        info = self.methods[name]
+        sessions = []
+        for n in range(len(method.delegates)):
+            calls = [i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == n]
+            if calls:
+                sessions.append(self._session(self._graphs[name, n], calls[0], method, info))
+            else:  # a delegate that nothing calls keeps its place in the numbering
+                sessions.append(CpuSession(Graph((), (), (), ())))
+        return Method(self, info, method, sessions)
+
+    def _session(self, graph: Graph, call: DelegateCall, method: MethodFile, info: MethodInfo) -> Session:
+        ids = call.args[: len(graph.inputs)]
+        names = {id: spec.name for id, spec in zip(method.inputs, info.inputs, strict=True)}
+        dynamic = [isinstance(spec := method.values[id], TensorSpec) and spec.dynamic for id in ids]
+        named = [names.get(id, f"value {id}") for id in ids]
+        if self._gpu is None:
+            return CpuSession(graph, dynamic, named)
+        from hightide.session import GpuSession
+
+        return GpuSession(graph, self._gpu, dynamic, named)
+
+
+class Method:
+    """A method, built; call it with arrays, torch tensors or lists of any allowed live shape."""
+
+    def __init__(self, program: Program, info: MethodInfo, file: MethodFile, sessions: Sequence[Session]) -> None:
+        self.program = program
+        self.name, self.inputs, self.outputs = info.name, info.inputs, info.outputs
+        self.sessions = sessions
+        self._interpreter = Interpreter(file, info.inputs, sessions)
+        self._direct = _only_session(file, sessions)
+        self._info = info
+
+    def __call__(self, *inputs: Any) -> tuple[np.ndarray, ...]:
+        runner = self._direct or self._interpreter
+        return tuple(runner.run(inputs))
+
+    def __repr__(self) -> str:
+        return f"<Method {self.name}{self._info!r}>"
+
+    def reset(self) -> None:
+        """Forgets mutable state (KV caches and other buffers)."""
+        self._interpreter.reset()
+
+    def explain(self, *inputs: Any) -> Any:
+        """The plan for these inputs: op, route, live dims, grid, bytes.
+
+        A method of several delegates has to run for it, since what one gives decides the plan of the next.
+        """
+        from hightide.explain import explain
+
+        if self._direct is not None:
+            return explain(self._direct, inputs)
+        parts: list[str] = []
+        self._interpreter.run(inputs, lambda session, given: parts.append(str(explain(session, given))))
+        return "\n".join(parts)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The program's constant methods, evaluated."""
+        return self.program.metadata
+
+
+def _only_session(file: MethodFile, sessions: Sequence[Session]) -> Session | None:
+    """The session of a method that is one delegate call of its inputs and outputs, in order."""
+    if len(file.instructions) != 1:
+        return None
+    call = file.instructions[0]
+    direct = isinstance(call, DelegateCall) and call.args == (*file.inputs, *file.outputs)
+    return sessions[call.delegate] if direct and isinstance(call, DelegateCall) else None
+
+
+def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
+    """The graph with inputs and outputs of the types that the method passes (int64 where the graph has int32)."""
+    ids = (*graph.inputs, *graph.outputs)
+    if len(ids) != len(passed):
+        raise UnsupportedError(f"a delegate of {len(ids)} inputs and outputs is called with {len(passed)}")
+    values = list(graph.values)
+    for id, spec in zip(ids, passed, strict=True):
+        value = values[id]
+        if isinstance(value, TensorValue) and isinstance(spec, TensorSpec):
+            values[id] = replace(value, host_dtype=numpy_dtype(spec.dtype))
+    return replace(graph, values=tuple(values))
+
+
+def _describe_method(method: MethodFile) -> MethodInfo:
+    inputs = [method.values[id] for id in method.inputs]
+    names = [(spec.name if isinstance(spec, TensorSpec) else None) or f"in{n}" for n, spec in enumerate(inputs)]
+    if len(inputs) == 2 and _is_int64(inputs[0], 2) and _is_int64(inputs[1], 1):  # forward of an LLM
+        names = ["tokens", "input_pos"]
+    outputs = [method.values[id] for id in method.outputs]
+    return MethodInfo(
+        method.name,
+        tuple(_spec(name, value) for name, value in zip(names, inputs, strict=True)),
+        tuple(_spec(f"out{n}", value) for n, value in enumerate(outputs)),
+    )
+
+
+def _is_int64(spec: EValue, rank: int) -> bool:
+    if not isinstance(spec, TensorSpec) or spec.dtype != "int64" or len(spec.dims) != rank:
+        return False
+    return rank != 2 or spec.dims[0] == 1
+
+
+def _spec(name: str, value: EValue) -> InputSpec:
+    match value:
+        case TensorSpec():
+            return InputSpec(name, value.dims, numpy_dtype(value.dtype), value.dynamic)
+        case bool():
+            return InputSpec(name, (), "bool", False)
+        case int():
+            return InputSpec(name, (), "int64", False)
+        case float():
+            return InputSpec(name, (), "float64", False)
+        case _:
+            return InputSpec(name, (), "object", False)  # strings and lists: constant methods give them
+
+
+def _is_constant(method: MethodFile) -> bool:
+    computed = (spec for id in method.outputs if isinstance(spec := method.values[id], TensorSpec))
+    moves = all(isinstance(i, MoveCall) for i in method.instructions)
+    return not method.inputs and moves and all(spec.constant is not None for spec in computed)
+
+
+def _constant_result(method: MethodFile) -> Any:
+    values = list(method.values)
+    for move in method.instructions:
+        if isinstance(move, MoveCall):
+            values[move.target] = values[move.source]
+
+    def plain(value: EValue) -> Any:
+        if isinstance(value, TensorSpec):
+            assert value.constant is not None
+            return tensor_array(value, value.constant.view())
+        if isinstance(value, ValueListSpec):
+            return [None if item == -1 else plain(values[item]) for item in value.items]
+        return list(value) if isinstance(value, tuple) else value
+
+    results = [plain(values[id]) for id in method.outputs]
+    return results[0] if len(results) == 1 else results

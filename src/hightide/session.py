@@ -1,0 +1,310 @@
+"""A graph on a GPU: built once at its max dims, run at any level.
+
+Build: plan at the max dims, plan memory, make buffers, upload constants, make the pipelines and bind
+groups that levels take. A run writes inputs and changed SymInts, replays its plan, reads outputs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import DeviceError, HightideError, UnsupportedError
+from hightide.gpu.device import Device
+from hightide.gpu.memory import gpu_bytes, plan_memory
+from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, pipelines
+from hightide.gpu.recorder import Command, Copy, Recorder, Recording
+from hightide.gpu.upload import upload
+from hightide.graph.graph import Graph
+from hightide.graph.symbols import Env, Sym, evaluate
+from hightide.graph.values import Dims, TensorValue
+from hightide.levels import (
+    InputElements,
+    InputSpec,
+    Levels,
+    MaxElements,
+    check_count,
+    check_int32,
+    check_run,
+    graph_inputs,
+    live_symint,
+)
+from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
+from hightide.plan import Plan, Planner
+
+PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
+
+
+@dataclass
+class ReadyPlan:
+    """A plan with its recording, and the SymInts it leaves to each run."""
+
+    plan: Plan
+    recording: Recording
+    symints: np.ndarray  # by slot; those the level decides are filled in
+    live_symints: list[tuple[int, Sym]]  # (slot, formula)
+
+
+@dataclass
+class Counters:
+    """What a session did so far; a steady step changes none but `runs` (and a few bytes of SymInts)."""
+
+    runs: int = 0
+    param_bytes: int = 0
+    symint_bytes: int = 0
+
+
+class GpuSession:
+    """Runs one graph on one device."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        dynamic: Sequence[bool] | None = None,
+        names: Sequence[str] | None = None,
+        max_levels: int = 64,
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        self.counters = Counters()
+        self.specs = graph_inputs(
+            graph,
+            dynamic if dynamic is not None else [True] * len(graph.inputs),
+            names if names is not None else [f"in{n}" for n in range(len(graph.inputs))],
+        )
+        self.planner = Planner(graph, scratch_limit=device.max_binding)
+        if len(self.planner.slots) > SYMINT_SLOTS:
+            raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
+        self.levels: Levels[ReadyPlan] = Levels(self.planner, self._prepare, max_levels)
+        self._pipelines = pipelines(device)
+        self._groups: dict[tuple[Any, ...], Any] = {}
+
+        env = MaxElements()
+        max_plan = self.planner.plan_max(env)
+        probes = [max_plan, *_probe(self.planner, self.specs, env)]
+        self.scratch: dict[Scratch, int] = {}
+        for plan in probes:
+            for scratch, size in plan.scratch_sizes.items():
+                self.scratch[scratch] = max(size, self.scratch.get(scratch, 0))
+        self.memory = plan_memory(graph, self.planner.aliases, self.scratch)
+        self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
+        self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
+        self._params = device.buffer(PARAMS_BLOCKS * PARAMS_SIZE, "UNIFORM|COPY_DST", "parameters")
+        self._params_at: dict[bytes, int] = {}
+        self._symint_buffer = device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
+        self._symints_written = np.zeros(len(self.planner.slots), np.int32)
+        readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
+        self._recorder = Recorder(device, readback)
+        self._upload_constants()
+        for plan in probes:
+            self._prepare(plan)
+        device.flush()
+
+    # ---- running
+
+    def run(self, given: Sequence[Any]) -> list[np.ndarray]:
+        """Outputs at the live dims of `given`."""
+        inputs, ready, env = self.level(given)
+        check_run(ready.plan, inputs, self.specs, env)
+        narrowed = [_narrow(array, spec) for array, spec in zip(inputs, self.specs, strict=True)]
+        symints = self._live_symints(ready, env)
+        ready.recording.size_grids(env)
+        # Everything is checked: from here on bytes are written.
+        self._write_symints(symints)
+        for id, array in zip(self.graph.inputs, narrowed, strict=True):
+            if array.size and id in self._own:
+                self._recorder.write(self._own[id], 0, array)
+        self._recorder.submit(ready.recording)
+        data = iter(self._recorder.read(ready.recording.copies))
+        self.counters.runs += 1
+        return [self._output(id, ready.plan, env, data) for id in self.graph.outputs]
+
+    def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
+        """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
+        check_count(self.specs, given)
+        inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
+        env = InputElements(inputs, self.specs)
+        dims = tuple(array.shape for array in inputs)
+        try:
+            return inputs, self.levels.find(dims, env), env
+        except ParamsFull:
+            self._params_at.clear()
+            self.levels.clear()
+            return inputs, self.levels.find(dims, env), env
+
+    def reset(self) -> None:
+        """Put mutable state (KV caches) back to what the program says it is at the start."""
+        for id in self.planner.aliases.state:
+            self._upload(id)
+        self.device.flush()
+
+    def device_bytes(self) -> dict[str, int]:
+        """GPU memory by kind."""
+        state = self.planner.aliases.state
+        return {
+            "weights": sum(n for id, n in self.memory.own.items() if id not in state and id not in self.graph.inputs),
+            "state": sum(n for id, n in self.memory.own.items() if id in state),
+            "inputs": sum(n for id, n in self.memory.own.items() if id in self.graph.inputs),
+            "activations": sum(self.memory.shared_sizes),
+            "parameters": self._params.size + self._symint_buffer.size,
+            "readback": self._recorder.readback.size,
+        }
+
+    # ---- building
+
+    def _prepare(self, plan: Plan) -> ReadyPlan:
+        for scratch, size in plan.scratch_sizes.items():
+            if size > self.scratch.get(scratch, 0):
+                raise DeviceError(
+                    f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
+                )
+        commands, new_params = [], []
+        for step in plan.steps:
+            dispatch = step.dispatch
+            pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes))
+            buffers = [self._buffer(binding) for binding in (*dispatch.reads, *dispatch.writes)]
+            key = (pipeline.layout, *buffers)
+            if key not in self._groups:
+                self._groups[key] = self._pipelines.bind(pipeline, self._params, self._symint_buffer, buffers)
+            block = pack_params(dispatch.params)
+            if block not in self._params_at:
+                if len(self._params_at) == PARAMS_BLOCKS:
+                    raise ParamsFull
+                self._params_at[block] = len(self._params_at) * PARAMS_SIZE
+                new_params.append(block)
+            label = f"{step.call} {dispatch.kernel.name}"
+            commands.append(Command(pipeline, self._groups[key], self._params_at[block], dispatch.groups, label))
+        if new_params:  # new blocks are neighbours: one write
+            self.device.write(self._params, self._params_at[new_params[0]], b"".join(new_params))
+            self.counters.param_bytes += len(new_params) * PARAMS_SIZE
+        symints = np.zeros(len(self.planner.slots), np.int32)
+        live = []
+        for id, expr in plan.symints.items():
+            slot = self.planner.slots[id]
+            if isinstance(expr, Sym):
+                live.append((slot, expr))
+            else:
+                symints[slot] = live_symint(expr, {})
+        return ReadyPlan(plan, Recording(commands, self._copies(plan)), symints, live)
+
+    def _copies(self, plan: Plan) -> list[Copy]:
+        copies, offset = [], 0
+        for value in self._outputs():
+            nbytes = gpu_bytes(value.dtype, plan.dims.get(value.id, value.dims))
+            if nbytes:
+                copies.append(Copy(self._tensor_buffer(value.id), nbytes, offset))
+                offset += -(-nbytes // 16) * 16
+        return copies
+
+    def _buffer(self, binding: Binding) -> Any:
+        if isinstance(binding, Tensor):
+            return self._tensor_buffer(binding.value.id)
+        return self._shared[self.memory.shared[binding]]
+
+    def _tensor_buffer(self, id: int) -> Any:
+        root = self.planner.aliases.root[id]
+        return self._own[root] if root in self._own else self._shared[self.memory.shared[root]]
+
+    def _outputs(self) -> Iterable[TensorValue]:
+        for id in self.graph.outputs:
+            value = self.graph.values[id]
+            if isinstance(value, TensorValue):
+                yield value
+
+    def _upload_constants(self) -> None:
+        for id in self._own:
+            self._upload(id)
+
+    def _upload(self, id: int) -> None:
+        value = self.graph.values[id]
+        assert isinstance(value, TensorValue)
+        if value.constant is not None:
+            upload(self.device, self._own[id], value)
+
+    # ---- one step
+
+    def _live_symints(self, ready: ReadyPlan, env: Env) -> np.ndarray:
+        if not ready.live_symints:
+            return ready.symints
+        symints = ready.symints.copy()
+        for slot, expr in ready.live_symints:
+            symints[slot] = live_symint(expr, env)
+        return symints
+
+    def _write_symints(self, symints: np.ndarray) -> None:
+        """Write the span of SymInts that changed since the last run; nothing if none did."""
+        changed = np.flatnonzero(symints != self._symints_written)
+        if changed.size:
+            first, last = int(changed[0]), int(changed[-1]) + 1
+            self._recorder.write(self._symint_buffer, first * 4, symints[first:last])
+            self._symints_written[:] = symints
+            self.counters.symint_bytes += (last - first) * 4
+
+    def _output(self, id: int, plan: Plan, env: Env, data: Iterable[bytes]) -> np.ndarray:
+        value = self.graph.values[id]
+        if not isinstance(value, TensorValue):
+            return np.asarray(evaluate(plan.symints[id], env))
+        dims = plan.dims.get(id, value.dims)
+        if 0 in dims:
+            return np.zeros(dims, value.host_dtype)
+        on_gpu = {"f32": "float32", "i32": "int32", "u8": value.dtype}[GPU_TYPE[value.dtype]]
+        count = int(np.prod(dims))
+        array = np.frombuffer(next(iter(data)), on_gpu, count).reshape(dims)
+        return array.astype(value.host_dtype)  # a copy: the caller may write to it
+
+
+class ParamsFull(Exception):
+    """The parameter arena is full: drop every plan and start it anew."""
+
+
+def pack_params(params: Sequence[int | float | tuple[int, ...]]) -> bytes:
+    """Parameters as a 256-byte block: 32-bit words; a tuple takes two `vec4`s, aligned to 16 bytes."""
+    words = b""
+    for param in params:
+        if isinstance(param, tuple):
+            words += b"\0" * (-len(words) % 16)
+            words += struct.pack("<8I", *(p & 0xFFFFFFFF for p in param), *(0,) * (8 - len(param)))
+        elif isinstance(param, float):
+            words += struct.pack("<f", param)
+        else:
+            words += struct.pack("<I", param & 0xFFFFFFFF)
+    assert len(words) <= PARAMS_SIZE, "a kernel's parameters exceed their block"
+    return words.ljust(PARAMS_SIZE, b"\0")
+
+
+def _narrow(array: np.ndarray, spec: InputSpec) -> np.ndarray:
+    """An input as the GPU holds it: int64 checked and narrowed, halves widened, bytes padded to words."""
+    kind = GPU_TYPE[spec.dtype]
+    if kind == "f32":
+        return array.astype(np.float32, copy=False)
+    if kind == "i32":
+        if array.itemsize > 4 and array.size:
+            check_int32(spec.name, int(array.min()), int(array.max()))
+        return array.astype(np.int32, copy=False)
+    return np.pad(array.reshape(-1).view(np.uint8), (0, -array.size % 4))
+
+
+def _probe(planner: Planner, specs: Sequence[InputSpec], env: Env) -> list[Plan]:
+    """Plans at small, odd and power-of-two levels, so that the routes they take are made at build.
+
+    The file does not say which dims of an input are dynamic; dims of one size vary together, and a
+    level that some op refuses is not one.
+    """
+    plans = []
+    sizes = {d for spec in specs if spec.dynamic for d in spec.dims if d > 1}
+    levels: dict[tuple[Dims, ...], None] = {}
+    for size in (*sorted(sizes), None):
+        for live in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024):
+            shrink = {s: min(live, s) for s in (sizes if size is None else {size})}
+            levels[tuple(tuple(shrink.get(d, d) if s.dynamic else d for d in s.dims) for s in specs)] = None
+    for dims in levels:
+        try:
+            plans.append(planner.plan(dims, env))
+        except HightideError:
+            continue
+    return plans

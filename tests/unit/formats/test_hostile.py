@@ -1,0 +1,138 @@
+"""Damaged files: whatever the bytes say, the answer is a program or a sentence, soon and in little memory."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flatbuffer_writer import PROGRAMS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.blob import Blob
+from hightide.formats.pte import TensorSpec, read_data_file, read_program
+from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
+from hightide.graph.values import TensorValue
+
+FILES = (
+    "ops/rms_norm__width_1.pte",
+    "ops/view_copy__reshape.pte",
+    "external/segment.pte",
+    "external/external.pte",
+    "external/inline.pte",
+    "external/external.ptd",
+)
+CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance"
+MEMORY_LIMIT = 4 << 20  # bytes; these files are of 4 kB and less
+
+
+def read_everything(path: Path) -> None:
+    """Reads a file and the graphs in it, and checks that each blob lies inside the file."""
+    if path.suffix == ".ptd":
+        blobs = list(read_data_file(path).values())
+    else:
+        program = read_program(path, [PROGRAMS / "external" / "external.ptd"] if "external" in path.name else [])
+        blobs = list(program.named_data.values())
+        for method in program.methods.values():
+            tensors = [value for value in method.values if isinstance(value, TensorSpec)]
+            blobs += [blob for tensor in tensors for blob in (tensor.constant, tensor.initial) if blob]
+            for delegate in method.delegates:
+                if delegate.id in DELEGATE_IDS:
+                    graph = read_graph(delegate.processed, program.named_data)
+                    blobs += [
+                        value.constant for value in graph.values if isinstance(value, TensorValue) and value.constant
+                    ]
+    for blob in blobs:
+        assert len(blob.view()) == blob.length  # a slice past the end would be shorter
+
+
+def is_refused(path: Path, data: bytes) -> bool:
+    """Whether the reader refuses the data; any exception but its own fails the test."""
+    path.write_bytes(data)
+    try:
+        read_everything(path)
+    except (ProgramError, UnsupportedError) as error:
+        assert str(error)
+        return True
+    return False
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < MEMORY_LIMIT
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_truncation_at_every_length(name: str, tmp_path: Path) -> None:
+    data = (PROGRAMS / name).read_bytes()
+    path = tmp_path / Path(name).name
+    assert not is_refused(path, data)
+    accepted = [length for length in range(len(data)) if not is_refused(path, data[:length])]
+    # A header states the size of all; an old file can lose what follows its last string: a terminator and padding.
+    assert not accepted or (name == "external/inline.pte" and accepted[0] >= len(data) - 4)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_flipped_bytes(name: str, tmp_path: Path, little_memory: None) -> None:
+    data = (PROGRAMS / name).read_bytes()
+    path = tmp_path / Path(name).name
+    chance = random.Random(name)
+    for _ in range(500):
+        damaged = bytearray(data)
+        for _ in range(chance.choice((1, 1, 1, 2, 8))):
+            damaged[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        is_refused(path, bytes(damaged))
+
+
+@pytest.mark.parametrize("name", ["ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd"])
+def test_damaged_words(name: str, tmp_path: Path) -> None:
+    """Each aligned 32-bit word in turn as an extreme number: offsets, lengths, counts, dims."""
+    data = (PROGRAMS / name).read_bytes()
+    path = tmp_path / Path(name).name
+    for position in range(0, len(data) - 3, 4):
+        for word in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
+            is_refused(path, data[:position] + word + data[position + 4 :])
+
+
+def delegate_data() -> tuple[bytes, dict[str, Blob]]:
+    program = read_program(PROGRAMS / "ops" / "rms_norm__width_1.pte")
+    return bytes(program.methods["forward"].delegates[0].processed.view()), program.named_data
+
+
+DELEGATE, NAMED_DATA = delegate_data()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.integers(0, len(DELEGATE) - 1), st.integers(0, 255), min_size=1, max_size=8))
+def test_damaged_delegate_data(damage: dict[int, int]) -> None:
+    data = bytearray(DELEGATE)
+    for position, byte in damage.items():
+        data[position] = byte
+    try:
+        graph = read_graph(Blob(bytes(data), 0, len(data)), NAMED_DATA)
+    except (ProgramError, UnsupportedError):
+        return
+    used = [*graph.inputs, *graph.outputs, *(arg for call in graph.calls for arg in call.args)]
+    assert all(0 <= value < len(graph.values) for value in used)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_after_a_header_are_no_graph(noise: bytes) -> None:
+    data = DELEGATE[:40] + noise
+    with pytest.raises(ProgramError):
+        read_graph(Blob(data, 0, len(data)), NAMED_DATA)
+
+
+@pytest.mark.skipif(not CONFORMANCE.is_dir(), reason="the conformance programs are not beside the repository")
+def test_reads_all_conformance_programs() -> None:
+    for path in sorted(CONFORMANCE.glob("*.pte")):
+        read_everything(path)
