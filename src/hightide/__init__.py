@@ -1,13 +1,12 @@
 """Runs ExecuTorch programs on any WebGPU adapter, built once at their largest shape, at any live shape.
 
-    program = hightide.load("model.pte")
-    logits, = program.method("forward")(tokens, input_pos)
+program = hightide.load("model.pte")
+logits, = program.method("forward")(tokens, input_pos)
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from hightide.errors import DeviceError, HightideError, InputError, ProgramError, UnsupportedError
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
     from hightide.gpu.device import adapters
     from hightide.program import Method, Program, load
 
-try:
-    __version__ = version("hightide")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0"
+    __version__: str
 
 __all__ = [
     "DeviceError",
@@ -44,9 +40,20 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _LAZY:
         raise AttributeError(f"module 'hightide' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hightide")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0"
 
 
 def __dir__() -> list[str]:

@@ -109,7 +109,9 @@ class MethodMeta:
 
     def _describe(self, id: int) -> str:
         spec = self._method.values[id]
-        return repr(TensorInfo(spec)) if isinstance(spec, TensorSpec) else type(spec).__name__.capitalize()
+        if isinstance(spec, TensorSpec):
+            return repr(TensorInfo(spec))
+        return {bool: "Bool", int: "Int", float: "Double", str: "String"}.get(type(spec), "None")
 
     def _tensor(self, ids: tuple[int, ...], index: int, what: str) -> TensorInfo:
         spec = self._method.values[ids[index]] if 0 <= index < len(ids) else None

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
+from hightide.formats.blob import Blob
 from hightide.graph.aliases import check_order, find_aliases, output_ids
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, element
-from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue
+from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops import REGISTRY
 from hightide.ops.contract import (
     Bound,
@@ -31,7 +32,7 @@ from hightide.ops.contract import (
 GROUPS_PER_DIM = 65_535  # WebGPU's guaranteed maxComputeWorkgroupsPerDimension
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Step:
     """A dispatch and the op call it belongs to."""
 
@@ -69,38 +70,44 @@ class Planner:
         self.slots = {id: slot for slot, id in enumerate(symints)}
         inputs = {id: position for position, id in enumerate(graph.inputs)}
         self.input_positions = {id: inputs[root] for id, root in self.aliases.root.items() if root in inputs}
+        self._initial = [_initial(value) for value in graph.values]
+        self._work = [_work(graph, c, op, dispatch and c.index not in self.aliases.views) for c, op in calls]
 
     def plan(self, input_dims: Sequence[Dims], env: Env) -> Plan:
         """The plan for inputs of these live dims (a SymInt has none: ()); `env` gives the elements shapes ask for."""
-        return self._pass(dict(zip(self.graph.inputs, input_dims, strict=True)), env, at_max=False)
+        return self._pass(input_dims, env, at_max=False)
 
     def plan_max(self, env: Env) -> Plan:
         """The plan at the max dims: what buffers and scratch are sized for."""
-        values = self.graph.values
-        inputs = (values[id] for id in self.graph.inputs)
-        return self._pass({v.id: v.dims if isinstance(v, TensorValue) else () for v in inputs}, env, at_max=True)
+        inputs = (self.graph.values[id] for id in self.graph.inputs)
+        return self._pass([v.dims if isinstance(v, TensorValue) else () for v in inputs], env, at_max=True)
 
-    def _pass(self, dims: dict[int, Dims], env: Env, at_max: bool) -> Plan:
+    def _pass(self, input_dims: Sequence[Dims], env: Env, at_max: bool) -> Plan:
         ctx = Context(env, self.input_positions, self.scratch_limit)
-        symints: dict[int, SymExpr] = {
-            id: element(position, 0) for position, id in enumerate(self.graph.inputs) if id in self.slots
-        }
-        dims = {id: live for id, live in dims.items() if id not in self.slots}
+        live = self._initial.copy()  # what each value is at this level, by id
+        for position, (id, dims) in enumerate(zip(self.graph.inputs, input_dims, strict=True)):
+            value = self.graph.values[id]
+            if isinstance(value, TensorValue):
+                live[id] = Tensor(value, dims)
+            else:
+                live[id] = LiveInt(element(position, 0), self.slots[id])
         steps: list[Step] = []
-        for call, op in zip(self.graph.calls, self.ops, strict=True):
+        for work in self._work:
+            call, op = work.call, work.op
             ctx.call = call.index
+            args = [live[a] if type(a) is int else tuple(live[i] for i in a) for a in work.args]
             try:
-                *args, out = (self._argument(id, dims, symints) for id in call.args)
                 if isinstance(op, SymIntOp):
-                    symints[call.args[-1]] = op.symint(ctx, *args)
+                    id = call.args[-1]
+                    live[id] = LiveInt(op.symint(ctx, *args), self.slots[id])
                     continue
-                dims.update(self._output_dims(call, op, ctx, args, at_max))
-                out = self._argument(call.args[-1], dims, symints)
-                if not self.dispatch or call.index in self.aliases.views:
+                outs = _outputs(work, ctx, args, at_max)
+                for tensor in outs:
+                    live[tensor.value.id] = tensor
+                if not work.dispatches:
                     continue
-                for dispatch in op.plan(ctx, *args, out=out):
+                for dispatch in op.plan(ctx, *args, out=outs if work.many else outs[0]):
                     if isinstance(dispatch.groups, Sym) or dispatch.groups > 0:
-                        fold(dispatch.groups if isinstance(dispatch.groups, int) else 1)
                         steps.append(Step(call, dispatch))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
@@ -108,47 +115,62 @@ class Planner:
                 raise InputError(f"{call}: a SymInt is divided by zero") from None
         return Plan(
             steps=tuple(steps),
-            dims=dims,
-            symints=symints,
+            dims={t.value.id: t.dims for t in live if isinstance(t, Tensor)},
+            symints={id: live[id].expr for id in self.slots if live[id] is not None},
             bounds=tuple(ctx.bounds),
             index_bounds=tuple(ctx.index_bounds),
             pins=ctx.pins,
             scratch_sizes=ctx.scratch_sizes,
         )
 
-    def _tensor_value(self, id: int) -> TensorValue:
-        value = self.graph.values[id]
-        assert isinstance(value, TensorValue)
-        return value
 
-    def _argument(self, id: int, dims: dict[int, Dims], symints: dict[int, SymExpr]) -> Any:
-        match self.graph.values[id]:
-            case TensorValue() as value:
-                return Tensor(value, dims.get(id, value.dims))
-            case SymIntValue():
-                return LiveInt(symints.get(id, 0), self.slots[id])
-            case LiteralValue(value=literal):
-                return literal
-            case ListValue(items=items):
-                return tuple(self._argument(item, dims, symints) for item in items)
+@dataclass(frozen=True)
+class _Work:
+    """An op call with its arguments and outputs looked up once."""
 
-    def _output_dims(self, call: OpCall, op: Op, ctx: Context, args: list[Any], at_max: bool) -> dict[int, Dims]:
-        ids = output_ids(self.graph, call)
-        try:
-            live = op.outputs(ctx, *args)
-        except InputError:
-            if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
-                raise
-            return {id: self._tensor_value(id).dims for id in ids}
-        if len(ids) != len(live):
-            raise UnsupportedError(f"the program expects {len(ids)} outputs, the op gives {len(live)}")
-        result = {}
-        for id, got in zip(ids, live, strict=True):
-            most = self._tensor_value(id).dims
-            if len(got) != len(most) or any(g < 0 or g > m for g, m in zip(got, most, strict=True)):
-                raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
-            result[id] = most if at_max else got
-        return result
+    call: OpCall
+    op: Op
+    args: tuple[int | tuple[int, ...], ...]  # value ids; a list's items as a tuple
+    outs: tuple[TensorValue, ...]
+    many: bool  # the output is a list
+    dispatches: bool
+
+
+def _work(graph: Graph, call: OpCall, op: Op, dispatches: bool) -> _Work:
+    args: list[int | tuple[int, ...]] = []
+    for id in call.args[:-1]:
+        value = graph.values[id]
+        args.append(value.items if isinstance(value, ListValue) else id)
+    outs = [graph.values[id] for id in output_ids(graph, call)]
+    many = isinstance(graph.values[call.args[-1]], ListValue)
+    return _Work(call, op, tuple(args), tuple(o for o in outs if isinstance(o, TensorValue)), many, dispatches)
+
+
+def _initial(value: Value) -> Any:
+    match value:
+        case TensorValue(constant=Blob()):
+            return Tensor(value, value.dims)
+        case LiteralValue(value=literal):
+            return literal
+        case _:
+            return None
+
+
+def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[Tensor, ...]:
+    """The call's outputs at their live dims, which must be within the max; at the max they are just that."""
+    try:
+        dims = work.op.outputs(ctx, *args)
+    except InputError:
+        if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
+            raise
+        return tuple(Tensor(value, value.dims) for value in work.outs)
+    if len(dims) != len(work.outs):
+        raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
+    for got, value in zip(dims, work.outs, strict=True):
+        most = value.dims
+        if got != most and (len(got) != len(most) or any(g < 0 or g > m for g, m in zip(got, most, strict=True))):
+            raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
+    return tuple(Tensor(value, value.dims if at_max else got) for got, value in zip(dims, work.outs, strict=True))
 
 
 def fold(groups: int) -> tuple[int, int]:

@@ -99,7 +99,7 @@ class Program:
         from hightide.gpu.device import adapters, find_adapter, open_device  # wgpu takes a while to import
 
         try:
-            usable = self.device is not None or adapters()
+            usable = self.device is not None or bool(adapters())
         except DeviceError:  # no driver at all
             usable = False
         if not usable:

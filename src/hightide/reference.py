@@ -39,6 +39,8 @@ class CpuSession:
     With float64 the float outputs are float64 too.
     """
 
+    name = "NumPy"
+
     def __init__(
         self,
         graph: Graph,

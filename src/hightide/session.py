@@ -16,7 +16,7 @@ import numpy as np
 from hightide.errors import DeviceError, HightideError, UnsupportedError
 from hightide.gpu.device import Device
 from hightide.gpu.memory import gpu_bytes, plan_memory
-from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, pipelines
+from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, Pipeline, pipelines
 from hightide.gpu.recorder import Command, Copy, Recorder, Recording
 from hightide.gpu.upload import upload
 from hightide.graph.graph import Graph
@@ -34,7 +34,7 @@ from hightide.levels import (
     live_symint,
 )
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
-from hightide.plan import Plan, Planner
+from hightide.plan import Plan, Planner, Step
 
 PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
 
@@ -71,6 +71,7 @@ class GpuSession:
     ) -> None:
         self.graph = graph
         self.device = device
+        self.name = device.adapter.name
         self.counters = Counters()
         self.specs = graph_inputs(
             graph,
@@ -82,7 +83,7 @@ class GpuSession:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
         self.levels: Levels[ReadyPlan] = Levels(self.planner, self._prepare, max_levels)
         self._pipelines = pipelines(device)
-        self._groups: dict[tuple[Any, ...], Any] = {}
+        self._bound: dict[tuple[Any, ...], tuple[Pipeline, Any]] = {}  # by kernel and tensors: its bind group
 
         env = MaxElements()
         max_plan = self.planner.plan_max(env)
@@ -95,7 +96,8 @@ class GpuSession:
         self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
         self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
         self._params = device.buffer(PARAMS_BLOCKS * PARAMS_SIZE, "UNIFORM|COPY_DST", "parameters")
-        self._params_at: dict[bytes, int] = {}
+        self._params_at: dict[tuple[Any, ...], int] = {}  # by kernel and parameters: their place in the arena
+        self._new_params: list[bytes] = []  # blocks still to be written
         self._symint_buffer = device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
         self._symints_written = np.zeros(len(self.planner.slots), np.int32)
         readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
@@ -109,7 +111,7 @@ class GpuSession:
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
-        inputs, ready, env = self.level(given)
+        inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
         narrowed = [_narrow(array, spec) for array, spec in zip(inputs, self.specs, strict=True)]
         symints = self._live_symints(ready, env)
@@ -124,8 +126,12 @@ class GpuSession:
         self.counters.runs += 1
         return [self._output(id, ready.plan, env, data) for id in self.graph.outputs]
 
-    def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
+    def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
+        inputs, ready, env = self._ready(given)
+        return inputs, ready.plan, env
+
+    def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
         check_count(self.specs, given)
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
@@ -134,6 +140,7 @@ class GpuSession:
             return inputs, self.levels.find(dims, env), env
         except ParamsFull:
             self._params_at.clear()
+            self._new_params.clear()
             self.levels.clear()
             return inputs, self.levels.find(dims, env), env
 
@@ -142,6 +149,11 @@ class GpuSession:
         for id in self.planner.aliases.state:
             self._upload(id)
         self.device.flush()
+
+    def poison(self) -> None:
+        """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
+        for buffer in (*self._shared, *(self._own[id] for id in self.graph.inputs if id in self._own)):
+            self.device.write(buffer, 0, np.full(buffer.size // 4, np.nan, np.float32))
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""
@@ -163,25 +175,12 @@ class GpuSession:
                 raise DeviceError(
                     f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
                 )
-        commands, new_params = [], []
-        for step in plan.steps:
-            dispatch = step.dispatch
-            pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes))
-            buffers = [self._buffer(binding) for binding in (*dispatch.reads, *dispatch.writes)]
-            key = (pipeline.layout, *buffers)
-            if key not in self._groups:
-                self._groups[key] = self._pipelines.bind(pipeline, self._params, self._symint_buffer, buffers)
-            block = pack_params(dispatch.params)
-            if block not in self._params_at:
-                if len(self._params_at) == PARAMS_BLOCKS:
-                    raise ParamsFull
-                self._params_at[block] = len(self._params_at) * PARAMS_SIZE
-                new_params.append(block)
-            label = f"{step.call} {dispatch.kernel.name}"
-            commands.append(Command(pipeline, self._groups[key], self._params_at[block], dispatch.groups, label))
-        if new_params:  # new blocks are neighbours: one write
-            self.device.write(self._params, self._params_at[new_params[0]], b"".join(new_params))
-            self.counters.param_bytes += len(new_params) * PARAMS_SIZE
+        commands = [self._command(step) for step in plan.steps]
+        if self._new_params:  # new blocks are neighbours: one write
+            data = b"".join(self._new_params)
+            self.device.write(self._params, len(self._params_at) * PARAMS_SIZE - len(data), data)
+            self.counters.param_bytes += len(data)
+            self._new_params.clear()
         symints = np.zeros(len(self.planner.slots), np.int32)
         live = []
         for id, expr in plan.symints.items():
@@ -191,6 +190,26 @@ class GpuSession:
             else:
                 symints[slot] = live_symint(expr, {})
         return ReadyPlan(plan, Recording(commands, self._copies(plan)), symints, live)
+
+    def _command(self, step: Step) -> Command:
+        dispatch = step.dispatch
+        bindings = (*dispatch.reads, *dispatch.writes)
+        key = (dispatch.kernel, *(b.value.id if isinstance(b, Tensor) else b for b in bindings))
+        bound = self._bound.get(key)
+        if bound is None:
+            pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes))
+            buffers = [self._buffer(binding) for binding in bindings]
+            bound = pipeline, self._pipelines.bind(pipeline, self._params, self._symint_buffer, buffers)
+            self._bound[key] = bound
+        # Layers share their parameters. A kernel's parameters have fixed types, so equal ones are the same bytes.
+        params = (dispatch.kernel, dispatch.params)
+        offset = self._params_at.get(params)
+        if offset is None:
+            if len(self._params_at) == PARAMS_BLOCKS:
+                raise ParamsFull
+            offset = self._params_at[params] = len(self._params_at) * PARAMS_SIZE
+            self._new_params.append(pack_params(dispatch.params))
+        return Command(*bound, offset, dispatch.groups, step.call)
 
     def _copies(self, plan: Plan) -> list[Copy]:
         copies, offset = [], 0

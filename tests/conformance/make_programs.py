@@ -85,10 +85,10 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     index = HERE / "programs.json"
-    programs = json.loads(index.read_text()) if index.exists() else {}
     for name in args.names or [*LLAMAS, *MODULES]:
-        make = make_llama if name in LLAMAS else make_module
-        programs[name] = {**make(name, args.check), "torch": version("torch"), "executorch": version("executorch")}
+        entry = (make_llama if name in LLAMAS else make_module)(name, args.check)
+        programs = json.loads(index.read_text()) if index.exists() else {}
+        programs[name] = {**entry, "torch": version("torch"), "executorch": version("executorch")}
         print(name, (HERE / f"{name}.pte").stat().st_size, programs[name].get("checked"), flush=True)
         lines = [f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in sorted(programs.items())]
         index.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -104,7 +104,7 @@ def make_llama(name: str, check: bool) -> dict[str, Any]:
 
     model = export_llama(f"-V {switches}", params, llama_weights(params, tied), HERE / f"{name}.pte")
     if "force-fp16" in switches:  # the program's constants are rounded; what is computed from them is compared in fp32
-        model = model.half().float()
+        model = copy.deepcopy(model).half().float()
     steps = llama_steps(max_s, context, params["vocab_size"], kv_cache="-kv" in switches)
     with torch.no_grad():
         goldens = [
@@ -158,9 +158,7 @@ def dense_weights(model: torch.nn.Module) -> Weights:
     """What the quantised model computes with, as a float32 checkpoint."""
     from torchao.utils import TorchAOBaseTensor
 
-    weights = {
-        name: w.dequantize() if isinstance(w, TorchAOBaseTensor) else w for name, w in model.named_parameters()
-    }
+    weights = {name: w.dequantize() if isinstance(w, TorchAOBaseTensor) else w for name, w in model.named_parameters()}
     weights["tok_embeddings.weight"] = model.tok_embeddings(torch.arange(model.vocab_size))
     return {name: w.detach().clone() for name, w in weights.items()}
 

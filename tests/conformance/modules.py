@@ -196,8 +196,7 @@ MODULES: dict[str, Module] = {
             "project": (examples((5, 8), (5, 8)), ({0: T}, {0: T})),
         },
         schedule=[
-            ("forward", ((7, 8),)), ("project", ((9, 8), (9, 8))), ("forward", ((1, 8),)), ("forward", ((33, 8),)),
-            ("project", ((1, 8), (1, 8))), ("forward", ((13, 8),)), ("project", ((5, 8), (5, 8))), ("forward", ((1, 8),)),
+            ("project", ((-s, 8), (-s, 8))) if s < 0 else ("forward", ((s, 8),)) for s in (7, -9, 1, 33, -1, 13, -5, 1)
         ],
         constants={"get_max_seq_len": 33, "get_scale": 0.5, "use_cache": True, "get_ids": [1, 2, 3]},
         # A delegate takes a buffer in and drops its updates, so keep them out; and keep the first value of `calls`.
@@ -221,4 +220,4 @@ MODULES: dict[str, Module] = {
         schedule=[("forward", ((s, 12), (t, 12))) for s, t in [(17, 5), (32, 9), (11, 1), (13, 9), (31, 2), (11, 9)]],
     ),
     "cond": Module(Cond, **one_input((7, 6), ({0: S},), rows(6, 7, 1, 33, 13, 2, 1, 33, 5, 3))),
-}  # fmt: skip
+}

@@ -1,0 +1,37 @@
+"""The `hightide` command: results on stdout, everything else on stderr, one file per command."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from hightide.cli.adapters import adapters
+from hightide.cli.run import run
+from hightide.errors import HightideError
+
+app = typer.Typer(
+    name="hightide",
+    help="Run ExecuTorch programs on any WebGPU adapter, at any live shape.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(adapters)
+
+
+def main() -> None:
+    """The entry point: a user's error is one sentence on stderr and exit code 1."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except (HightideError, OSError) as error:
+        print(f"hightide: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"hightide: {message}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from string import Template
 from typing import Any
 
 import wgpu
+from wgpu.backends.wgpu_native import ffi
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device, raising
@@ -24,6 +26,19 @@ class Pipeline:
     kernel: Kernel
     layout: Any
     handle: Any
+    address: ctypes.c_void_p
+    live: bool  # it reads SymInts
+
+
+@dataclass(frozen=True)
+class BindGroup:
+    handle: Any
+    address: ctypes.c_void_p
+
+
+def pointer(native: Any) -> ctypes.c_void_p:
+    """A native object as ctypes passes it."""
+    return ctypes.c_void_p(int(ffi.cast("uintptr_t", native)))
 
 
 class Pipelines:
@@ -31,14 +46,15 @@ class Pipelines:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._layouts: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._layouts: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         self._pipelines: dict[tuple[Kernel, int, int], Pipeline] = {}
 
     def get(self, kernel: Kernel, reads: int, writes: int) -> Pipeline:
         key = (kernel, reads, writes)
         if key not in self._pipelines:
-            layout, pipeline_layout = self._layout(reads, writes)
             source = shader_source(kernel)
+            live = "live_int(" in source
+            layout, pipeline_layout = self._layout(reads, writes, live)
             self.device.created += 1
             try:
                 with raising():
@@ -49,28 +65,28 @@ class Pipelines:
             except DeviceError as error:
                 lines = "\n".join(f"{n:4} {line}" for n, line in enumerate(source.splitlines(), 1))
                 raise DeviceError(f"kernel {kernel.name} does not compile: {error}\n{lines}") from None
-            self._pipelines[key] = Pipeline(kernel, layout, handle)
+            self._pipelines[key] = Pipeline(kernel, layout, handle, pointer(handle._internal), live)
         return self._pipelines[key]
 
-    def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> Any:
+    def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> BindGroup:
+        buffers = {0: params, **({1: symints} if pipeline.live else {}), **dict(enumerate(tensors, 2))}
         entries = [
-            {"binding": 0, "resource": {"buffer": params, "offset": 0, "size": PARAMS_SIZE}},
-            {"binding": 1, "resource": {"buffer": symints, "offset": 0, "size": symints.size}},
-        ]
-        entries += [
-            {"binding": n, "resource": {"buffer": b, "offset": 0, "size": b.size}} for n, b in enumerate(tensors, 2)
+            {"binding": n, "resource": {"buffer": b, "offset": 0, "size": b.size if n else PARAMS_SIZE}}
+            for n, b in buffers.items()
         ]
         self.device.created += 1
         with raising():
-            return self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)
+            handle = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)
+        return BindGroup(handle, pointer(handle._internal))
 
-    def _layout(self, reads: int, writes: int) -> tuple[Any, Any]:
-        key = (reads, writes)
+    def _layout(self, reads: int, writes: int, live: bool) -> tuple[Any, Any]:
+        key = (reads, writes, live)
         if key not in self._layouts:
-            kinds = [{"type": "uniform", "has_dynamic_offset": True}, {"type": "uniform"}]
-            kinds += [{"type": "read-only-storage"}] * reads + [{"type": "storage"}] * writes
+            kinds = {0: {"type": "uniform", "has_dynamic_offset": True}, **({1: {"type": "uniform"}} if live else {})}
+            tensors = [{"type": "read-only-storage"}] * reads + [{"type": "storage"}] * writes
             entries = [
-                {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": kind} for n, kind in enumerate(kinds)
+                {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": kind}
+                for n, kind in (kinds | dict(enumerate(tensors, 2))).items()
             ]
             self.device.created += 2
             with raising():
@@ -85,6 +101,8 @@ def pipelines(device: Device) -> Pipelines:
 
 
 def shader_source(kernel: Kernel) -> str:
+    """The kernel's WGSL behind the helpers it uses; a SymInt buffer that is not read costs time to bind."""
     folder = resources.files("hightide.ops")
     body = Template(folder.joinpath(kernel.file).read_text()).substitute(dict(kernel.defines))
-    return folder.joinpath("prelude.wgsl").read_text() + body
+    helpers = ["groups.wgsl", "symints.wgsl"] if "live_int(" in body else ["groups.wgsl"]
+    return "".join(folder.joinpath(name).read_text() for name in helpers) + body

@@ -1,34 +1,51 @@
 """The hot path: replay a recorded list of dispatches, submit it, read outputs back.
 
 A step goes through raw wgpu-native calls: wgpu's classes cost several times as much per dispatch.
-What the native library reports meanwhile is captured and raised. HIGHTIDE_DEBUG=1 takes the classes.
+The three calls made per dispatch go through ctypes with arguments converted beforehand, which takes
+half the time of cffi's. What the native library reports meanwhile is captured and raised.
+HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from wgpu.backends.wgpu_native import ffi, lib
+from wgpu.backends.wgpu_native._ffi import lib_path
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device, capturing, debugging, raising
-from hightide.gpu.pipelines import Pipeline
+from hightide.gpu.pipelines import BindGroup, Pipeline, pointer
+from hightide.graph.graph import OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.plan import fold
 
+_native = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
+_set_pipeline = _native.wgpuComputePassEncoderSetPipeline
+_set_group = _native.wgpuComputePassEncoderSetBindGroup
+_dispatch = _native.wgpuComputePassEncoderDispatchWorkgroups
+_ONE = ctypes.c_size_t(1)
+for _function in (_set_pipeline, _set_group, _dispatch):
+    _function.restype = None
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)
 class Command:
     """One dispatch, ready to record: WebGPU objects, the place of its parameters, its workgroups."""
 
     pipeline: Pipeline
-    group: Any
+    group: BindGroup
     params_offset: int
     groups: SymExpr
-    label: str
+    call: OpCall
+
+    @property
+    def label(self) -> str:
+        return f"{self.call} {self.pipeline.kernel.name}"
 
 
 @dataclass(frozen=True)
@@ -46,16 +63,14 @@ class Recording:
 
     commands: list[Command]
     copies: list[Copy]
-    native: list[list[Any]] = field(init=False)  # [pipeline, group, offset, x, y] as native handles
+    native: list[list[Any]] = field(init=False)  # [pipeline, group, offset, x, y], as the calls take them
     live_grids: list[tuple[list[Any], Sym]] = field(init=False)  # entries of `native` sized at each run
 
     def __post_init__(self) -> None:
-        offsets: dict[int, Any] = {}
         self.native, self.live_grids = [], []
         for command in self.commands:
-            offset = offsets.setdefault(command.params_offset, ffi.new("uint32_t[1]", [command.params_offset]))
             x, y = fold(command.groups) if isinstance(command.groups, int) else (0, 1)
-            entry = [command.pipeline.handle._internal, command.group._internal, offset, x, y]
+            entry = [command.pipeline.address, command.group.address, _offset(command.params_offset), x, y]
             self.native.append(entry)
             if isinstance(command.groups, Sym):
                 self.live_grids.append((entry, command.groups))
@@ -101,20 +116,19 @@ class Recorder:
         if debugging():
             self._submit_checked(recording)
             return
-        set_pipeline = lib.wgpuComputePassEncoderSetPipeline
-        set_group = lib.wgpuComputePassEncoderSetBindGroup
-        dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+        set_pipeline, set_group, dispatch, one = _set_pipeline, _set_group, _dispatch, _ONE
         with capturing("step"):
             encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
             if recording.native:
                 compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
+                address = pointer(compute)
                 current = None
                 for pipeline, group, offset, x, y in recording.native:
                     if pipeline is not current:
-                        set_pipeline(compute, pipeline)
+                        set_pipeline(address, pipeline)
                         current = pipeline
-                    set_group(compute, 0, group, 1, offset)
-                    dispatch(compute, x, y, 1)
+                    set_group(address, 0, group, one, offset)
+                    dispatch(address, x, y, 1)
                 lib.wgpuComputePassEncoderEnd(compute)
                 lib.wgpuComputePassEncoderRelease(compute)
             for copy in recording.copies:
@@ -154,7 +168,7 @@ class Recorder:
                     encoder = device.create_command_encoder(label=command.label)
                     compute = encoder.begin_compute_pass(label=command.label)
                     compute.set_pipeline(command.pipeline.handle)
-                    compute.set_bind_group(0, command.group, [command.params_offset])
+                    compute.set_bind_group(0, command.group.handle, [command.params_offset])
                     compute.dispatch_workgroups(x, y, 1)
                     compute.end()
                     device.queue.submit([encoder.finish()])
@@ -165,3 +179,13 @@ class Recorder:
             for copy in recording.copies:
                 encoder.copy_buffer_to_buffer(copy.source, 0, self.readback, copy.offset, copy.nbytes)
             device.queue.submit([encoder.finish()])
+
+
+_offsets: dict[int, Any] = {}
+
+
+def _offset(value: int) -> Any:
+    """A dynamic offset as a kept array of one, to be passed by address."""
+    if value not in _offsets:
+        _offsets[value] = (ctypes.c_uint32 * 1)(value)
+    return _offsets[value]

@@ -37,9 +37,9 @@ GPU_TYPE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Tensor:
-    """A tensor value at its live dims."""
+    """A tensor value at its live dims. Not to be changed (frozen dataclasses are slow to make)."""
 
     value: TensorValue
     dims: Dims
@@ -78,7 +78,7 @@ class Scratch:
 Binding: TypeAlias = Tensor | Scratch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: `kernel` makes each once
 class Kernel:
     """A route: a WGSL file of `hightide.ops` ("linear/q4_tile.wgsl") with `$NAME` filled in from `defines`."""
 
@@ -93,7 +93,7 @@ def kernel(file: str, /, route: str = "", **defines: object) -> Kernel:
     return Kernel(name, file, tuple((key, str(value)) for key, value in sorted(defines.items())))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Dispatch:
     """One kernel over `groups` workgroups (folded past the limit of one dimension in one place).
 

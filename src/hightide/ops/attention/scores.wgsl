@@ -11,8 +11,8 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> q: array<$T>;
 @group(0) @binding(3) var<storage, read> k: array<$T>;
-@group(0) @binding(4) var<storage, read> mask: array<f32>;
-@group(0) @binding(5) var<storage, read_write> scores: array<f32>;
+$MASK
+@group(0) @binding($OUT) var<storage, read_write> scores: array<f32>;
 
 const ROWS = $ROWS;
 
@@ -50,11 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let head = kv_head * params.group + n % params.group;
             let s = n / params.group;
             var score = sum[r] * params.scale;
-            if ($MASK) {
-                score += mask[head / params.heads_per_batch * params.mask_batch
-                              + head % params.heads_per_batch * params.mask_head
-                              + (params.first + s) * params.mask_row + t * params.mask_key];
-            }
+            $ADD_MASK
             scores[(head * params.tokens + s) * params.score_row + t] = score;
         }
     }

@@ -15,6 +15,11 @@ from hightide.ops.movement.op import broadcast_strides
 
 SCORES_BYTES = 32 << 20  # more rows than fit are taken in turns, so that memory does not grow with S x context
 
+ADD_MASK = (
+    "score += mask[head / params.heads_per_batch * params.mask_batch + head % params.heads_per_batch * params.mask_head"
+    " + (params.first + s) * params.mask_row + t * params.mask_key];"
+)
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -59,7 +64,10 @@ def attend(
     kind, dot = ("vec4<f32>", "dot") if step == 4 else ("f32", "times")
     live = (*live_params(shape.position), shape.added, int(shape.causal))
     mask_strides = (0, 0, 0, 0)
+    mask_defines: dict[str, object] = {"MASK": "// no mask", "ADD_MASK": "", "OUT": 4}
     if mask is not None:
+        declared = "@group(0) @binding(4) var<storage, read> mask: array<f32>;"
+        mask_defines = {"MASK": declared, "ADD_MASK": ADD_MASK, "OUT": 5}
         batches = shape.heads // heads_per_batch
         mask_strides = broadcast_strides(mask.dims, (batches, heads_per_batch, shape.tokens, shape.capacity))
 
@@ -69,7 +77,7 @@ def attend(
         row_tiles = ceil_div(tokens * group, rows)
         common = (shape.kv_heads, group, tokens, first, row_tiles)
         yield Dispatch(
-            kernel("attention/scores.wgsl", ROWS=rows, T=kind, DOT=dot, MASK=str(mask is not None).lower()),
+            kernel("attention/scores.wgsl", ROWS=rows, T=kind, DOT=dot, **mask_defines),
             groups=shape.kv_heads * row_tiles * symbols.ceil_div(shape.keys, 64),
             params=(
                 *common,
@@ -81,7 +89,7 @@ def attend(
                 heads_per_batch,
                 *mask_strides,
             ),
-            reads=(q, k, mask or q),
+            reads=(q, k) if mask is None else (q, k, mask),
             writes=(scores,),
         )
         yield Dispatch(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import GPU_TYPE, Context, Dispatch, LiveInt, Op, Tensor, add, ceil_div, kernel
+from hightide.ops.contract import GPU_TYPE, Context, Dispatch, Kernel, LiveInt, Op, Tensor, add, ceil_div, kernel
 from hightide.ops.movement.op import broadcast_strides
 
 Scalar = int | float | bool | str | None
@@ -40,56 +41,33 @@ class Elementwise(Op):
         return [broadcast(*(x.dims for x in args[: self.operands] if isinstance(x, Tensor)))]
 
     def plan(self, ctx: Context, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        operands, rest = args[: self.operands], self._scalars(args)
-        tensors = [x for x in operands if isinstance(x, Tensor)]
+        operands, scalars = args[: self.operands], self._scalars(args)
         compute = self.compute or _compute_type([*operands, out])
-        loads, declarations, numbers, strides = [], [], [0, 0, 0], [(0,), (0,), (0,)]
+        reads: list[Tensor] = []
+        forms: list[Form] = []
+        numbers, strides = [0.0, 0.0, 0.0], [(0,), (0,), (0,)]
         for n, x in enumerate(operands):
-            name = "abc"[n]
-            if not isinstance(x, Tensor):
-                numbers[n] = x.expr if isinstance(x, LiveInt) else x
-                loads.append(f"    let {name} = vec4<{compute}>(params.n{n});")
-                continue
-            binding = f"@group(0) @binding({2 + tensors.index(x)}) var<storage, read> in{n}"
-            flat = x.dims == out.dims
-            if not flat:
-                strides[n] = _pad8(broadcast_strides(x.dims, out.dims), 0)
-            declaration, load = _load(n, name, x, flat, compute)
-            if tensors.index(x) == _tensor_number(operands, n):  # a tensor given twice is bound once
-                declarations.append(f"{binding}: {declaration};")
+            if isinstance(x, Tensor):
+                if x not in reads:  # a tensor given twice is bound once
+                    reads.append(x)
+                flat = x.dims == out.dims
+                if not flat:
+                    strides[n] = _pad8(broadcast_strides(x.dims, out.dims), 0)
+                forms.append((STORAGE.get(x.dtype, x.dtype), flat, reads.index(x)))
             else:
-                load = load.replace(f"in{n}", f"in{operands.index(x)}")
-            loads.append(load)
-        unique = tuple(dict.fromkeys(tensors))
-        stored = STORAGE.get(out.dtype)
-        if stored not in ("f32", "i32", "bool"):
-            raise UnsupportedError(f"elementwise ops do not write {out.dtype}")
-        kind, store = ("u32", PACK_BOOL) if stored == "bool" else (f"vec4<{stored}>", f"out[i] = vec4<{stored}>(result);")
-        declarations.append(f"@group(0) @binding({2 + len(unique)}) var<storage, read_write> out: array<{kind}>;")
-        expr = self.expr(*rest) if callable(self.expr) else self.expr
-        if self.converts and stored == "bool" and STORAGE[operands[0].dtype] != "bool":
+                numbers[n] = ctx.pin(x.expr) if isinstance(x, LiveInt) else x
+                forms.append(None)
+        expr = self.expr(*scalars) if callable(self.expr) else self.expr
+        stored = STORAGE.get(out.dtype, out.dtype)
+        if self.converts and stored == "bool" and forms[0] is not None and forms[0][0] != "bool":
             expr = f"a != vec4<{compute}>(0)"
-        scalars = [s for s in rest if isinstance(s, int | float)][:2]
+        words = [*numbers, *(s for s in scalars if isinstance(s, int | float)), 0, 0][:5]
         to_word = float if compute == "f32" else _to_int32
         yield Dispatch(
-            kernel(
-                "elementwise/elementwise.wgsl",
-                "elementwise" if all(x.dims == out.dims for x in tensors) else "elementwise_broadcast",
-                EXPR=expr,
-                C=compute,
-                OPERANDS="\n".join(declarations),
-                LOADS="\n".join(loads),
-                STORE=store,
-            ),
+            _route(expr, compute, tuple(forms), stored),
             groups=ceil_div(out.numel, 256),
-            params=(
-                out.numel,
-                *(to_word(n) for n in numbers),
-                *(to_word(s) for s in (*scalars, 0, 0)[:2]),
-                _pad8(out.dims, 1),
-                *strides,
-            ),
-            reads=unique,
+            params=(out.numel, *(to_word(w) for w in words), _pad8(out.dims, 1), *strides),
+            reads=tuple(reads),
             writes=(out,),
         )
 
@@ -102,29 +80,51 @@ class Elementwise(Op):
         return [v if v is not None else d for v, d in zip(values, self.scalars, strict=True)]
 
 
+Form = tuple[str, bool, int] | None  # an operand: (stored type, flat, binding); None for a number
 PACK_BOOL = "out[i] = dot(vec4<u32>(result), vec4<u32>(1u, 256u, 65536u, 16777216u));"
 
 
-def _load(n: int, name: str, x: Tensor, flat: bool, compute: str) -> tuple[str, str]:
-    """The declaration and the load of operand `n`, as a vec4 of the compute type (bools as vec4<bool>)."""
-    stored = STORAGE.get(x.dtype)
-    if stored not in ("f32", "i32", "bool"):
-        raise UnsupportedError(f"elementwise ops do not read {x.dtype}")
+@cache
+def _route(expr: str, compute: str, forms: tuple[Form, ...], stored: str) -> Kernel:
+    """The kernel for operands of these forms and a result stored as `stored`."""
+    if bad := ({form[0] for form in forms if form} | {stored}) - {"f32", "i32", "bool"}:
+        raise UnsupportedError(f"elementwise ops have no form for {', '.join(sorted(bad))}")
+    declarations: dict[int, str] = {}
+    loads = []
+    for n, form in enumerate(forms):
+        name = "abc"[n]
+        if form is None:
+            loads.append(f"    let {name} = vec4<{compute}>(params.n{n});")
+            continue
+        kind, flat, binding = form
+        array, value = _load(f"in{binding}", n, kind, flat, compute)
+        loads.append(f"    let {name} = {value};")
+        declarations[binding] = f"@group(0) @binding({2 + binding}) var<storage, read> in{binding}: array<{array}>;"
+    out = "u32" if stored == "bool" else f"vec4<{stored}>"
+    declarations[-1] = f"@group(0) @binding({2 + len(declarations)}) var<storage, read_write> out: array<{out}>;"
+    return kernel(
+        "elementwise/elementwise.wgsl",
+        "elementwise" if all(form is None or form[1] for form in forms) else "elementwise_broadcast",
+        EXPR=expr,
+        C=compute,
+        OPERANDS="\n".join(declarations.values()),
+        LOADS="\n".join(loads),
+        STORE=PACK_BOOL if stored == "bool" else f"out[i] = vec4<{stored}>(result);",
+    )
+
+
+def _load(array: str, n: int, kind: str, flat: bool, compute: str) -> tuple[str, str]:
+    """How operand `n` is declared, and the expression that loads four of its elements (bools as vec4<bool>)."""
     place = [f"at(i * 4u + {k}u, params.strides{n})" for k in range(4)]
-    if stored == "bool":
-        if flat:
-            value = f"bytes_of(in{n}[i])"
-        else:
-            value = "vec4<u32>(" + ", ".join(f"bytes_of(in{n}[{p} / 4u])[{p} % 4u]" for p in place) + ")"
-        return "array<u32>", f"    let {name} = {value} != vec4<u32>(0u);"
+    if kind == "bool":
+        bytes_of = f"bytes_of({array}[i])"
+        if not flat:
+            bytes_of = "vec4<u32>(" + ", ".join(f"bytes_of({array}[{p} / 4u])[{p} % 4u]" for p in place) + ")"
+        return "u32", f"{bytes_of} != vec4<u32>(0u)"
     if flat:
-        return f"array<vec4<{stored}>>", f"    let {name} = vec4<{compute}>(in{n}[i]);"
-    elements = ", ".join(f"in{n}[{p}]" for p in place)
-    return f"array<{stored}>", f"    let {name} = vec4<{compute}>(vec4<{stored}>({elements}));"
-
-
-def _tensor_number(operands: tuple[Any, ...], n: int) -> int:
-    return sum(isinstance(x, Tensor) for x in operands[:n])
+        return f"vec4<{kind}>", f"vec4<{compute}>({array}[i])"
+    elements = ", ".join(f"{array}[{p}]" for p in place)
+    return kind, f"vec4<{compute}>(vec4<{kind}>({elements}))"
 
 
 def _compute_type(values: list[Any]) -> str:

@@ -135,6 +135,6 @@ class EmbeddingQ4(Op):
     ) -> np.ndarray:
         rows = weight[indices]  # [..., K/2]
         nibbles = [rows & 15, rows >> 4] if tied else [rows >> 4, rows & 15]
-        values = np.stack(nibbles, axis=-1).reshape(*rows.shape[:-1], -1).astype(np.int8) - 8
+        values = np.stack(nibbles, axis=-1).reshape(*rows.shape[:-1], weight.shape[1] * 2).astype(np.int8) - 8
         scale = scales[indices] if scales.ndim > 1 else scales.reshape((1,) * (indices.ndim + 1))
         return values * np.repeat(scale, group, axis=-1)

@@ -8,8 +8,8 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read> y: array<f32>;
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+$BIAS
+@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var r = 0u; r < min(4u, params.m - row); r++) {
         for (var c = 0u; c < min(4u, params.n - column); c++) {
             var value = params.alpha * total[r][c];
-            if ($BIAS) { value += params.beta * bias[(row + r) * params.bias_m + (column + c) * params.bias_n]; }
+            $ADD_BIAS
             out[(batch * params.m + row + r) * params.n + column + c] = value;
         }
     }

@@ -22,8 +22,16 @@ def rows_per_thread(m: int) -> tuple[int, str]:
     return (2, "small") if m == 2 else (4, "small" if m <= 4 else "gemm")
 
 
-def _flag(bias: Tensor | None) -> str:
-    return "false" if bias is None else "true"
+def bias_defines(bias: Tensor | None, binding: int, add: str) -> dict[str, object]:
+    """Defines of a kernel that takes a bias at `binding` or none at all; a binding costs host time."""
+    if bias is None:
+        return {"BIAS": "// no bias", "ADD_BIAS": "", "OUT": binding}
+    declared = f"@group(0) @binding({binding}) var<storage, read> bias: array<f32>;"
+    return {"BIAS": declared, "ADD_BIAS": add, "OUT": binding + 1}
+
+
+def given(*tensors: Tensor | None) -> tuple[Tensor, ...]:
+    return tuple(t for t in tensors if t is not None)
 
 
 @op("et_vk.linear_q4gsw.default")
@@ -56,18 +64,24 @@ class LinearQ4(Op):
         *,
         out: Tensor,
     ) -> Iterable[Dispatch]:
-        require_dtype("f32", x, scales, out, *([bias] if bias else []))
+        require_dtype("f32", x, scales, out, *given(bias))
         require_dtype("u8", weight)
         m, k, n = x.rows, x.width, out.width
         row_bytes, scale_row = weight.dims[1], scales.dims[1]
-        reads = (x, weight, scales, bias or scales)
+        reads = given(x, weight, scales, bias)
         if not out.numel:
             return
         if k % 32 == 0 and group % 32 == 0 and k % group == 0 and row_bytes % 16 == 0:
             rows, shape = rows_per_thread(m)
             row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
             yield Dispatch(
-                kernel("linear/q4_tile.wgsl", f"q4_{shape}", ROWS=rows, LANES=LANES, BIAS=_flag(bias)),
+                kernel(
+                    "linear/q4_tile.wgsl",
+                    f"q4_{shape}",
+                    ROWS=rows,
+                    LANES=LANES,
+                    **bias_defines(bias, 5, "value += bias[column + c];"),
+                ),
                 groups=ceil_div(row_tiles * column_tiles, LANES),
                 params=(m, n, k, row_bytes // 16, group, scale_row, row_tiles, column_tiles),
                 reads=reads,
@@ -75,7 +89,7 @@ class LinearQ4(Op):
             )
         else:
             yield Dispatch(
-                kernel("linear/q4_any.wgsl", BIAS=_flag(bias)),
+                kernel("linear/q4_any.wgsl", **bias_defines(bias, 5, "total += bias[column];")),
                 groups=ceil_div(m * n, 64),
                 params=(m, n, k, row_bytes, group, scale_row),
                 reads=reads,
@@ -110,14 +124,20 @@ class Linear(Op):
         if k % 4 or not k:
             yield _matmul(x, weight, bias, out, batches=1, m=m, k=k, y_strides=(0, 1, k), bias_dims=(n,))
             return
-        require_dtype("f32", x, weight, out, *([bias] if bias else []))
+        require_dtype("f32", x, weight, out, *given(bias))
         rows, shape = rows_per_thread(m)
         row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
         yield Dispatch(
-            kernel("linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, BIAS=_flag(bias)),
+            kernel(
+                "linear/linear_vec4.wgsl",
+                f"linear_{shape}",
+                ROWS=rows,
+                LANES=LANES,
+                **bias_defines(bias, 4, "value += bias[column + c];"),
+            ),
             groups=ceil_div(row_tiles * column_tiles, LANES),
             params=(m, n, k // 4, row_tiles, column_tiles),
-            reads=(x, weight, bias or weight),
+            reads=given(x, weight, bias),
             writes=(out,),
         )
 
@@ -183,14 +203,15 @@ def _matmul(
     alpha: float = 1.0,
     beta: float = 1.0,
 ) -> Dispatch:
-    require_dtype("f32", x, y, out, *([bias] if bias else []))
+    require_dtype("f32", x, y, out, *given(bias))
     n = out.width
     row_tiles, column_tiles = ceil_div(m, 4), ceil_div(n, 4)
     bias_strides = broadcast_strides(bias_dims, (m, n))
+    add_bias = "value += params.beta * bias[(row + r) * params.bias_m + (column + c) * params.bias_n];"
     return Dispatch(
-        kernel("linear/matmul.wgsl", BIAS=_flag(bias)),
+        kernel("linear/matmul.wgsl", **bias_defines(bias, 4, add_bias)),
         groups=ceil_div(batches * row_tiles * column_tiles, 64),
         params=(batches, m, n, k, *y_strides, *bias_strides, alpha, beta, row_tiles, column_tiles),
-        reads=(x, y, bias or y),
+        reads=given(x, y, bias),
         writes=(out,),
     )

@@ -5,8 +5,8 @@ struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read> weight: array<u32>;
 @group(0) @binding(4) var<storage, read> scales: array<f32>;
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+$BIAS
+@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -25,6 +25,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         total += sum * scales[start / params.group * params.scale_row + column];
     }
-    if ($BIAS) { total += bias[column]; }
+    $ADD_BIAS
     out[i] = total;
 }

@@ -9,8 +9,8 @@ struct Params {
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read> scales: array<f32>;
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+$BIAS
+@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
 
 const ROWS = $ROWS;
 
@@ -68,7 +68,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (row + u32(r) < params.m) {
             for (var c = 0u; c < min(4u, params.n - column); c++) {
                 var value = total[r][c];
-                if ($BIAS) { value += bias[column + c]; }
+                $ADD_BIAS
                 out[(row + u32(r)) * params.n + column + c] = value;
             }
         }

@@ -9,6 +9,7 @@ from hightide.graph.values import Dims
 from hightide.ops.contract import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div, kernel, live_params, strides_of
 
 STRIDED = kernel("movement/strided.wgsl")
+STRIDED_BYTES = kernel("movement/strided_bytes.wgsl")
 
 
 def move(
@@ -23,35 +24,27 @@ def move(
 ) -> Dispatch:
     """Copy a box of `dims`; `live_start` is (SymInt, stride) added to the source's start."""
     kinds = {GPU_TYPE.get(x.dtype), GPU_TYPE.get(out.dtype)}
-    if kinds != {"f32"} and kinds != {"i32"}:
-        raise UnsupportedError(f"moving {x.dtype} to {out.dtype} has no kernel")
+    whole = dst_start == 0 and dims == out.dims and dst_strides == strides_of(dims)
+    if kinds != {"f32"} and kinds != {"i32"} and not (kinds == {"u8"} and whole):
+        raise UnsupportedError(f"moving {x.dtype} to part of {out.dtype} has no kernel")
     dims, src_strides, dst_strides = _merge(dims, src_strides, dst_strides)
     if len(dims) > 8:
         raise UnsupportedError(f"a tensor of rank {len(dims)} is over the 8 dims that kernels take")
     pad = (1,) * (8 - len(dims))
     numel = math.prod(dims)
-    start, stride = live_start
-    return Dispatch(
-        STRIDED,
-        groups=ceil_div(numel, 64),
-        params=(
-            numel,
-            src_start,
-            dst_start,
-            *live_params(start),
-            stride,
-            (*pad, *dims),
-            (*(0 for _ in pad), *src_strides),
-            (*(0 for _ in pad), *dst_strides),
-        ),
-        reads=(x,),
-        writes=(out,),
-    )
+    start = (src_start, *live_params(live_start[0]), live_start[1])
+    box, source = (*pad, *dims), (*(0 for _ in pad), *src_strides)
+    if kinds == {"u8"}:
+        groups, params = ceil_div(numel, 256), (numel, *start, box, source)
+        return Dispatch(STRIDED_BYTES, groups=groups, params=params, reads=(x,), writes=(out,))
+    target = (*(0 for _ in pad), *dst_strides)
+    params = (numel, dst_start, *start, box, source, target)
+    return Dispatch(STRIDED, groups=ceil_div(numel, 64), params=params, reads=(x,), writes=(out,))
 
 
 def copy(x: Tensor, out: Tensor) -> Dispatch:
     """Copy the live elements as they lie."""
-    return move(x, out, (x.numel,), (1,), (1,))
+    return move(x, out, out.dims, strides_of(out.dims), strides_of(out.dims))
 
 
 def _merge(dims: Dims, src: Dims, dst: Dims) -> tuple[Dims, Dims, Dims]:

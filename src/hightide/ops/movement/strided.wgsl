@@ -3,8 +3,8 @@
 // Elements are whole 32-bit words; in and out have one type.
 struct Params {
     numel: u32,
-    src_start: i32,
     dst_start: i32,
+    src_start: i32,
     live_value: i32,   // src_start += live_int(live_value, live_slot) * live_stride
     live_slot: i32,
     live_stride: i32,

@@ -248,12 +248,7 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "aten.copy.default": lambda x, source, non_blocking=False: np.broadcast_to(source, x.shape).astype(x.dtype),
     "aten.fill.Scalar": lambda x, value: np.full(x.shape, value),
     "aten.fill.Tensor": lambda x, value: np.full(x.shape, value),
-    "aten.full_like.default": lambda x, value, *_: np.full(x.shape, value),
-    "aten.zeros_like.default": lambda x, *_: np.zeros(x.shape),
-    "aten.ones_like.default": lambda x, *_: np.ones(x.shape),
-    "aten.scalar_tensor.default": lambda value, *_: np.asarray(value),
     "aten.arange.default": lambda end, *_: np.arange(end),
-    "aten.arange.start_step": lambda start, end, step=1, *_: np.arange(start, end, step),
 }
 
 # ---- numbers: what a method computes between delegates

@@ -1,0 +1,83 @@
+"""`hightide run`: call one method of a program and print or save what it gives."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from hightide.errors import InputError
+
+
+def run(
+    program: Annotated[Path, typer.Argument(help="A .pte file.", show_default=False)],
+    method: Annotated[str, typer.Option(help="Which method to call.")] = "forward",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="[NAME=]FILE|JSON", help="A .npy, .npz, .bin or .json file, or JSON itself."),
+    ] = None,
+    random: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]SHAPE", help="A random input, such as tokens=1x17.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+    data: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A .ptd file that the program needs.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Save the outputs: a .npz file, a .npy file (one output) or a folder.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, or an adapter by index or name.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run one method of a program."""
+    from hightide.cli.inputs import collect
+    from hightide.program import load
+
+    start = time.perf_counter()
+    loaded = load(program, device=device, data=data or ())
+    function = loaded.method(method)
+    built = time.perf_counter()
+    given = collect(function.inputs, inputs or [], random or [], seed, loaded.metadata)
+    outputs = function(*given)
+    end = time.perf_counter()
+    names = [spec.name for spec in function.outputs]
+    if output is not None:
+        save(output, names, outputs)
+    print(json.dumps(_as_json(names, outputs, data=output is None)) if as_json else _as_text(names, outputs))
+    print(f"built in {built - start:.2f} s, ran in {(end - built) * 1000:.1f} ms", file=sys.stderr)
+
+
+def save(path: Path, names: Sequence[str], outputs: Sequence[np.ndarray]) -> None:
+    if path.suffix == ".npz":
+        arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
+        np.savez(path, **arrays)
+    elif path.suffix == ".npy":
+        if len(outputs) != 1:
+            raise InputError(f"there are {len(outputs)} outputs and a .npy file holds one: use .npz or a folder")
+        np.save(path, outputs[0])
+    elif path.suffix:
+        raise InputError(f"cannot save as {path.suffix}: use .npz, .npy or a folder")
+    else:
+        path.mkdir(parents=True, exist_ok=True)
+        for name, array in zip(names, outputs, strict=True):
+            np.save(path / f"{name}.npy", array)
+
+
+def _as_json(names: Sequence[str], outputs: Sequence[np.ndarray], data: bool) -> list[dict[str, object]]:
+    return [
+        {"name": name, "dtype": str(array.dtype), "dims": list(array.shape)}
+        | ({"data": array.tolist()} if data else {})
+        for name, array in zip(names, outputs, strict=True)
+    ]
+
+
+def _as_text(names: Sequence[str], outputs: Sequence[np.ndarray]) -> str:
+    lines = []
+    for name, array in zip(names, outputs, strict=True):
+        lines.append(f"{name} {array.dtype}{list(array.shape)}")
+        lines.append(np.array2string(array, threshold=24, edgeitems=3, precision=5, max_line_width=110))
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+"""Programs on the references: the whole way from a file to outputs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from schedules import PROGRAMS, relative_error, steps
+
+import hightide
+from hightide import program as program_module
+from hightide.formats.program import Delegate, DelegateCall, KernelCall, MethodFile
+from hightide.formats.pte import read_program
+from hightide.program import Program, load
+
+pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
+NAMES = (
+    *("llama_all_logits", "llama_chunks", "llama_fp32", "llama_g64", "llama_gqa", "llama_mqa", "llama_nokv"),
+    *("llama_static", "qwen2", "qwen3", "smollm2", "cond", "counter", "portable", "slices", "symints"),
+    *("symints_between", "two_dims", "value_shape"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schedule(name: str) -> None:
+    program = load(PROGRAMS / f"{name}.pte", device="cpu")
+    for n, (method, inputs, outputs) in enumerate(steps(name)):
+        got = program.method(method)(*inputs)
+        assert len(got) == len(outputs)
+        for m, (result, want) in enumerate(zip(got, outputs, strict=True)):
+            assert relative_error(result, want) < 1e-5, f"step {n}, output {m}"
+
+
+def test_partial() -> None:
+    """As above; but the order of equal values in a topk is anyone's."""
+    forward = load(PROGRAMS / "partial.pte", device="cpu").method()
+    for _, inputs, (z, order, total) in steps("partial"):
+        got = forward(*inputs)
+        assert relative_error(got[0], z) < 1e-5 and relative_error(got[2], total) < 1e-5
+        assert got[1].shape == order.shape and got[1].dtype == order.dtype
+        assert all(len(set(row)) == row.size for row in got[1])
+
+
+def test_fp16_program_is_near() -> None:
+    forward = load(PROGRAMS / "llama_fp16.pte", device="cpu").method()
+    for _, inputs, outputs in steps("llama_fp16"):
+        assert relative_error(forward(*inputs)[0], outputs[0]) < 3e-3
+
+
+def test_reset() -> None:
+    program = load(PROGRAMS / "counter.pte", device="cpu")
+    forward = program.method("forward")
+    x = np.ones((2, 8), np.float32)
+    assert [int(forward(x)[1][0]) for _ in range(3)] == [6, 7, 8]
+    forward.reset()
+    y, calls, total = forward(x)
+    assert int(calls[0]) == 6
+    np.testing.assert_allclose(total, np.maximum(y[-1], 0))
+
+
+def test_reset_of_caches() -> None:
+    forward = load(PROGRAMS / "llama_gqa.pte", device="cpu").method()
+    first, *_ = forward([[5]], [3])
+    forward([[1, 2, 3]], [0])
+    assert not np.array_equal(forward([[5]], [3])[0], first)
+    forward.reset()
+    np.testing.assert_array_equal(forward([[5]], [3])[0], first)
+
+
+def test_methods_and_metadata() -> None:
+    program = load(PROGRAMS / "counter.pte", device="cpu")
+    assert list(program.methods) == ["forward", "project", "get_max_seq_len", "get_scale", "use_cache", "get_ids"]
+    assert repr(program.methods["project"]).startswith("(in0: float32[≤9, ≤8], in1: float32[≤9, ≤8]) -> ")
+    assert program.metadata == {"get_max_seq_len": 33, "get_scale": 0.5, "use_cache": True, "get_ids": [1, 2, 3]}
+    assert [int(x) for x in program.method("get_ids")()] == [1, 2, 3]
+    assert program.method("project") is program.method("project")
+    assert program.method("project").metadata is program.metadata
+
+
+def test_names_of_an_llm() -> None:
+    forward = load(PROGRAMS / "llama_gqa.pte", device="cpu").method()
+    assert [(s.name, s.dims, s.dtype) for s in forward.inputs] == [
+        ("tokens", (1, 47), "int64"),
+        ("input_pos", (1,), "int64"),
+    ]
+    assert repr(forward) == "<Method forward(tokens: int64[1, ≤47], input_pos: int64[1]) -> float32[1, 160]>"
+
+
+WRONG = [
+    (([[1, 2]],), "takes 2 inputs"),
+    (([1, 2], [0]), "input tokens has rank 1"),
+    ((np.zeros((1, 2)), [0]), "input tokens is float64; the program takes int64"),
+    (([[1] * 48], [0]), "dim 1 of input tokens is 48; the program takes at most 47"),
+    (([[1, 160]], [0]), "token id 160"),
+    (([[-1]], [0]), "token id -1"),
+    (([[1, 2]], [95]), "96"),
+    (([[1]], [2**40]), "input input_pos has 1099511627776"),
+    (([[2**33]], [0]), "token id 8589934592"),
+    (([[1]], [0, 1]), "input_pos is \\[2\\]; the program takes exactly \\[1\\]"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_inputs_change_nothing(inputs: tuple[object, ...], message: str) -> None:
+    forward = load(PROGRAMS / "llama_gqa.pte", device="cpu").method()
+    forward([[1, 2, 3]], [0])
+    want = forward([[4]], [3])[0]
+    with pytest.raises(hightide.InputError, match=message):
+        forward(*inputs)
+    np.testing.assert_array_equal(forward([[4]], [3])[0], want)
+
+
+def test_unknown_method() -> None:
+    with pytest.raises(hightide.InputError, match="has no method 'backward'; it has forward"):
+        load(PROGRAMS / "llama_gqa.pte", device="cpu").method("backward")
+
+
+def test_kernels_outside_delegates_are_reported_once() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = load(PROGRAMS / "partial.pte", device="cpu")
+        assert not caught
+        program.method()
+        program.method()
+    assert [str(w.message) for w in caught] == [
+        "method forward runs outside its delegates, on NumPy: aten::topk.values, aten::cumsum.out"
+    ]
+
+
+def test_everything_missing_is_refused_at_load() -> None:
+    with pytest.raises(hightide.UnsupportedError) as error:
+        load(PROGRAMS / "llama_8da4w.pte", device="cpu")
+    assert "forward, delegate 0: et_vk.linear_dq8ca_q4gsw.default (op 10, 13" in str(error.value)
+    assert "torchao.choose_qparams_affine.default (op 9," in str(error.value)
+
+
+def test_missing_kernels_and_backends_are_refused_at_load() -> None:
+    file = read_program(PROGRAMS / "portable.pte")
+    forward = file.methods["forward"]
+    delegate = Delegate("XnnpackBackend", file.methods["forward"].values[0].constant, {})  # type: ignore[union-attr, arg-type]
+    instructions = (KernelCall("aten::nothing.out", (2, 3, 3)), DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)))
+    file.methods["forward"] = MethodFile(
+        "forward", forward.values, forward.inputs, forward.outputs, instructions, (delegate,)
+    )
+    with pytest.raises(hightide.UnsupportedError) as error:
+        Program(file, "cpu")
+    assert str(error.value) == (
+        "portable.pte needs 3 things that hightide lacks: forward, instruction 0: aten::nothing.out; "
+        "forward, instruction 2: a::b; forward, delegate 0: the backend XnnpackBackend"
+    )
+
+
+def test_external_data() -> None:
+    folder = PROGRAMS / "external"
+    with pytest.raises(hightide.ProgramError, match=r"pass its \.ptd file"):
+        load(folder / "external.pte", device="cpu")
+    load(folder / "external.pte", device="cpu", data=folder / "external.ptd").method()
+
+
+def test_device_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHTIDE_DEVICE", "cpu")
+    assert load(PROGRAMS / "two_dims.pte").device == "cpu"
+    assert load(PROGRAMS / "two_dims.pte", device="0").device == "0"
+
+
+def test_no_adapter_falls_back_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wgpu")
+    import hightide.gpu.device
+
+    monkeypatch.delenv("HIGHTIDE_DEVICE", raising=False)
+    monkeypatch.setattr(hightide.gpu.device, "adapters", lambda: ())
+    with pytest.warns(UserWarning, match="no WebGPU adapter was found: programs run on the NumPy references"):
+        forward = load(PROGRAMS / "two_dims.pte").method()
+    assert forward(np.zeros((1, 1, 16), np.float32))[0].shape == (1, 1, 16)
+    with pytest.raises(hightide.DeviceError):
+        load(PROGRAMS / "two_dims.pte", device="nothing like it").method()
+
+
+def test_import_is_light() -> None:
+    code = "import hightide, sys; hightide.load; assert 'wgpu' not in sys.modules and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path = {sys.path!r}; {code}"], check=True)
+    assert hightide.load is program_module.load
+    assert isinstance(hightide.__version__, str) and "load" in dir(hightide)
