@@ -41,6 +41,10 @@ class Session(Protocol):
 
     def reset(self) -> None: ...
 
+    def snapshot(self) -> Any: ...
+
+    def restore(self, snapshot: Any) -> None: ...
+
 
 Observer = Callable[[Session, list[Any]], None]
 
@@ -64,9 +68,9 @@ class Interpreter:
         self._reset_buffers()
 
     def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
-        """Outputs for these inputs; buffers change only if every instruction succeeds.
+        """Outputs for these inputs; buffers and delegates' state change only if every instruction succeeds.
 
-        `observe` sees every delegate call before it runs.
+        `observe` sees every delegate call before it runs; then no state changes at all.
         """
         check_count(self.specs, given)
         values = list(self._first)
@@ -75,6 +79,20 @@ class Interpreter:
         for id, spec, value in zip(self.method.inputs, self.specs, given, strict=True):
             array = spec.array(value)
             values[id] = array if isinstance(self.method.values[id], TensorSpec) else array.item()
+        stateful = [(session, session.snapshot()) for session in self.sessions if session.planner.aliases.state]
+        try:
+            self._execute(values, observe)
+            outputs = [self._output(id, values) for id in self.method.outputs]
+        except BaseException:
+            _restore(stateful)
+            raise
+        if observe is None:
+            self._state = {id: values[id] for id in self._state_ids}
+        else:
+            _restore(stateful)
+        return outputs
+
+    def _execute(self, values: list[Any], observe: Observer | None) -> None:
         at, count = 0, 0
         with np.errstate(all="ignore"):  # torch too goes on with infinities
             while at < len(self.method.instructions):
@@ -82,9 +100,6 @@ class Interpreter:
                 if count > MAX_INSTRUCTIONS:
                     raise ProgramError(f"method {self.method.name} ran {MAX_INSTRUCTIONS} instructions and did not end")
                 at = self._step(at, values, observe)
-        outputs = [self._output(id, values) for id in self.method.outputs]
-        self._state = {id: values[id] for id in self._state_ids}
-        return outputs
 
     def reset(self) -> None:
         self._reset_buffers()
@@ -162,6 +177,11 @@ class Interpreter:
             assert isinstance(spec, TensorSpec)
             zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
             self._state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+
+
+def _restore(stateful: Sequence[tuple[Session, Any]]) -> None:
+    for session, snapshot in stateful:
+        session.restore(snapshot)
 
 
 def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:

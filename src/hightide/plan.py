@@ -166,11 +166,14 @@ def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[
         return tuple(Tensor(value, value.dims) for value in work.outs)
     if len(dims) != len(work.outs):
         raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
-    for got, value in zip(dims, work.outs, strict=True):
-        most = value.dims
-        if got != most and (len(got) != len(most) or any(g < 0 or g > m for g, m in zip(got, most, strict=True))):
-            raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
-    return tuple(Tensor(value, value.dims if at_max else got) for got, value in zip(dims, work.outs, strict=True))
+    return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
+
+
+def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:
+    most = value.dims
+    if got != most and (len(got) != len(most) or any([not 0 <= g <= m for g, m in zip(got, most, strict=True)])):
+        raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
+    return Tensor(value, most if at_max else got)
 
 
 def fold(groups: int) -> tuple[int, int]:

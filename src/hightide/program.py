@@ -28,8 +28,8 @@ from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.interpreter import Interpreter, Session, tensor_array
 from hightide.kernels import find_op, is_host_work
-from hightide.levels import InputSpec
-from hightide.plan import missing_ops
+from hightide.levels import InputSpec, MaxElements
+from hightide.plan import Planner, missing_ops
 from hightide.reference import CpuSession, numpy_dtype
 
 
@@ -79,6 +79,8 @@ class Program:
         self._graphs: dict[tuple[str, int], Graph] = {}
         self._read_graphs()
         self._refuse_missing()
+        if device not in (None, "cpu"):
+            self._gpu  # noqa: B018  an unknown device is refused now, not when a method is built
 
     def __repr__(self) -> str:
         return f"<Program {self.file.path.name}: {', '.join(self.methods)}>"
@@ -134,9 +136,10 @@ class Program:
             raise UnsupportedError(f"{what}: {'; '.join(missing)}")
 
     def _missing_ops(self, graph: Graph) -> list[str]:
-        without_kernel = missing_ops(graph, dispatch=True)
-        # Only a program with such ops has to know already here whether there is a GPU.
-        return missing_ops(graph, dispatch=False) if without_kernel and self._gpu is None else without_kernel
+        """What keeps a graph from running: ops that are missing, or forms of them (a dtype, a rank)."""
+        missing = _obstacles(graph, dispatch=True)
+        # Only a program that the GPU cannot run has to know already here whether there is one.
+        return _obstacles(graph, dispatch=False) if missing and self._gpu is None else missing
 
     def _build(self, name: str) -> Method:
         method = self.file.methods[name]
@@ -191,7 +194,8 @@ class Method:
     def explain(self, *inputs: Any) -> Any:
         """The plan for these inputs: op, route, live dims, grid, bytes.
 
-        A method of several delegates has to run for it, since what one gives decides the plan of the next.
+        A method of several parts has to run for it, since what one gives decides the plan of the next; its
+        state stays as it was.
         """
         from hightide.explain import explain
 
@@ -205,6 +209,16 @@ class Method:
     def metadata(self) -> dict[str, Any]:
         """The program's constant methods, evaluated."""
         return self.program.metadata
+
+
+def _obstacles(graph: Graph, dispatch: bool) -> list[str]:
+    if missing := missing_ops(graph, dispatch):
+        return missing
+    try:
+        Planner(graph, dispatch=dispatch).plan_max(MaxElements())
+    except UnsupportedError as error:
+        return [str(error)]
+    return []
 
 
 def _only_session(file: MethodFile, sessions: Sequence[Session]) -> Session | None:

@@ -100,6 +100,13 @@ class CpuSession:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
         self.state = {id: np.array(self._constant(self._tensor(id))) for id in self.planner.aliases.state}
 
+    def snapshot(self) -> Any:
+        """The state, for `restore`; a run replaces it whole, so nothing is copied."""
+        return self.state
+
+    def restore(self, snapshot: Any) -> None:
+        self.state = snapshot
+
     def _run_call(self, call: OpCall, op: Op, plan: Plan, values: Values) -> None:
         ids = output_ids(self.graph, call)
         if call.index in self.planner.aliases.views:

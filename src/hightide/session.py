@@ -95,6 +95,7 @@ class GpuSession:
         self.memory = plan_memory(graph, self.planner.aliases, self.scratch)
         self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
         self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
+        self._backup: dict[int, Any] = {}
         self._params = device.buffer(PARAMS_BLOCKS * PARAMS_SIZE, "UNIFORM|COPY_DST", "parameters")
         self._params_at: dict[tuple[Any, ...], int] = {}  # by kernel and parameters: their place in the arena
         self._new_params: list[bytes] = []  # blocks still to be written
@@ -122,6 +123,7 @@ class GpuSession:
             if array.size and id in self._own:
                 self._recorder.write(self._own[id], 0, array)
         self._recorder.submit(ready.recording)
+        self._recorder.encode_ahead(ready.recording)
         data = iter(self._recorder.read(ready.recording.copies))
         self.counters.runs += 1
         return [self._output(id, ready.plan, env, data) for id in self.graph.outputs]
@@ -139,6 +141,7 @@ class GpuSession:
         try:
             return inputs, self.levels.find(dims, env), env
         except ParamsFull:
+            self._recorder.forget()
             self._params_at.clear()
             self._new_params.clear()
             self.levels.clear()
@@ -149,6 +152,16 @@ class GpuSession:
         for id in self.planner.aliases.state:
             self._upload(id)
         self.device.flush()
+
+    def snapshot(self) -> Any:
+        """Keep a copy of the state on the GPU, for `restore`; one is kept, the last."""
+        if not self._backup:
+            self._backup = {id: self.device.buffer(self._own[id].size) for id in self.planner.aliases.state}
+        self.device.copy((self._own[id], backup) for id, backup in self._backup.items())
+        return self._backup
+
+    def restore(self, snapshot: Any) -> None:
+        self.device.copy((backup, self._own[id]) for id, backup in snapshot.items())
 
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""

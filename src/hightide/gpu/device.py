@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import wgpu
-from wgpu.backends.wgpu_native import lib
 from wgpu.backends.wgpu_native._api import error_handler
 
 from hightide.errors import DeviceError
@@ -115,6 +114,14 @@ class Device:
         with raising():
             self.wgpu.queue.write_buffer(buffer, offset, data)
 
+    def copy(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Copy whole buffers, each (source, target) of one size."""
+        with raising():
+            encoder = self.wgpu.create_command_encoder()
+            for source, target in pairs:
+                encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size)
+            self.wgpu.queue.submit([encoder.finish()])
+
     def flush(self) -> None:
         """Hand queued writes to the GPU and wait, so that their staging memory is freed."""
         with raising():
@@ -152,6 +159,3 @@ def capturing(what: str) -> Iterator[None]:
 def debugging() -> bool:
     """HIGHTIDE_DEBUG=1 records through wgpu's checked classes instead of raw calls."""
     return os.environ.get("HIGHTIDE_DEBUG", "") not in ("", "0")
-
-
-__all__ = ["Adapter", "Device", "adapters", "capturing", "debugging", "find_adapter", "lib", "open_device", "raising"]

@@ -2,8 +2,9 @@
 
 A step goes through raw wgpu-native calls: wgpu's classes cost several times as much per dispatch.
 The three calls made per dispatch go through ctypes with arguments converted beforehand, which takes
-half the time of cffi's. What the native library reports meanwhile is captured and raised.
-HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead.
+half the time of cffi's. A step that repeats the one before finds its command buffer ready: it was
+encoded while the GPU worked on that one. What the native library reports meanwhile is captured and
+raised. HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead.
 """
 
 from __future__ import annotations
@@ -83,6 +84,10 @@ class Recording:
                 known[groups] = fold(max(0, evaluate(groups, env)))
             entry[3], entry[4] = known[groups]
 
+    def grids(self) -> list[tuple[int, int]]:
+        """The grids that follow a SymInt, as they are sized now."""
+        return [(entry[3], entry[4]) for entry, _ in self.live_grids]
+
 
 class Recorder:
     """Runs recordings on one device, with one readback buffer kept for all of them."""
@@ -94,6 +99,8 @@ class Recorder:
         self._pass_descriptor = ffi.new("WGPUComputePassDescriptor *")
         self._finish_descriptor = ffi.new("WGPUCommandBufferDescriptor *")
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
+        self._last: Recording | None = None  # what ran last
+        self._ahead: tuple[Recording, list[tuple[int, int]], Any] | None = None  # (recording, live grids, commands)
         self._map_status: list[int] = []
 
         @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
@@ -112,33 +119,61 @@ class Recorder:
             )
 
     def submit(self, recording: Recording) -> None:
-        """Record every command in one compute pass, then the output copies, and submit once."""
+        """Run a recording: every command in one compute pass, then the output copies, in one submit."""
         if debugging():
             self._submit_checked(recording)
             return
-        set_pipeline, set_group, dispatch, one = _set_pipeline, _set_group, _dispatch, _ONE
         with capturing("step"):
-            encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
-            if recording.native:
-                compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
-                address = pointer(compute)
-                current = None
-                for pipeline, group, offset, x, y in recording.native:
-                    if pipeline is not current:
-                        set_pipeline(address, pipeline)
-                        current = pipeline
-                    set_group(address, 0, group, one, offset)
-                    dispatch(address, x, y, 1)
-                lib.wgpuComputePassEncoderEnd(compute)
-                lib.wgpuComputePassEncoderRelease(compute)
-            for copy in recording.copies:
-                lib.wgpuCommandEncoderCopyBufferToBuffer(
-                    encoder, copy.source._internal, 0, self.readback._internal, copy.offset, copy.nbytes
-                )
-            self._command_buffer[0] = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
+            commands = self._take_ahead(recording) or self._encode(recording)
+            self._command_buffer[0] = commands
             lib.wgpuQueueSubmit(self.device.queue_id, 1, self._command_buffer)
-            lib.wgpuCommandBufferRelease(self._command_buffer[0])
-            lib.wgpuCommandEncoderRelease(encoder)
+            lib.wgpuCommandBufferRelease(commands)
+
+    def encode_ahead(self, recording: Recording) -> None:
+        """While the GPU works: encode the next step, if the last two were alike, as in decoding."""
+        if recording is self._last and not debugging():
+            with capturing("step"):
+                self._ahead = recording, recording.grids(), self._encode(recording)
+        self._last = recording
+
+    def forget(self) -> None:
+        """Drop what was encoded ahead: its parameters are about to be overwritten."""
+        if self._ahead is not None:
+            lib.wgpuCommandBufferRelease(self._ahead[2])
+        self._last = self._ahead = None
+
+    def _take_ahead(self, recording: Recording) -> Any:
+        if self._ahead is None:
+            return None
+        known, grids, commands = self._ahead
+        self._ahead = None
+        if known is recording and grids == recording.grids():
+            return commands
+        lib.wgpuCommandBufferRelease(commands)
+        return None
+
+    def _encode(self, recording: Recording) -> Any:
+        set_pipeline, set_group, dispatch, one = _set_pipeline, _set_group, _dispatch, _ONE
+        encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
+        if recording.native:
+            compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
+            address = pointer(compute)
+            current = None
+            for pipeline, group, offset, x, y in recording.native:
+                if pipeline is not current:
+                    set_pipeline(address, pipeline)
+                    current = pipeline
+                set_group(address, 0, group, one, offset)
+                dispatch(address, x, y, 1)
+            lib.wgpuComputePassEncoderEnd(compute)
+            lib.wgpuComputePassEncoderRelease(compute)
+        for copy in recording.copies:
+            lib.wgpuCommandEncoderCopyBufferToBuffer(
+                encoder, copy.source._internal, 0, self.readback._internal, copy.offset, copy.nbytes
+            )
+        commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
+        lib.wgpuCommandEncoderRelease(encoder)
+        return commands
 
     def read(self, copies: Sequence[Copy]) -> list[bytes]:
         """Wait for the step and take the copied bytes."""

@@ -144,7 +144,9 @@ def _pad8(dims: Dims, fill: int) -> Dims:
 
 def broadcast(*dims: Dims) -> Dims:
     """The dims that tensors of these dims have together, as torch and NumPy say."""
-    rank = max((len(d) for d in dims), default=0)
+    if all(d == dims[0] for d in dims):
+        return dims[0] if dims else ()
+    rank = max(len(d) for d in dims)
     result = []
     for column in zip(*((1,) * (rank - len(d)) + d for d in dims), strict=True):
         sizes = {size for size in column if size != 1}
