@@ -51,7 +51,7 @@ class Case:
     name: str
     op: str
     args: tuple[Any, ...]
-    out: str = "float32"
+    out: str | tuple[str, ...] = "float32"  # the type of the output, or of each
     dims: list[tuple[int, ...]] | None = None  # max dims of the outputs, where the args do not give them
     tolerance: float = 2e-6  # of the range of the expected values
     empty: bool = True  # also runs with the first live dim at 0
@@ -171,6 +171,24 @@ CASES = [
     Case("bmm", "aten.bmm.default", (In(("B", "S", 6)), In(("B", 6, "T")))),
     Case("addmm", "aten.addmm.default", (floats(9), In(("S", 13)), floats(13, 9), 0.5, 2.0)),
     Case("addmm_column", "aten.addmm.default", (In(("S", 1)), In(("S", 13)), floats(13, 9), 1, 1)),
+    Case(
+        "choose_qparams",
+        "torchao.choose_qparams_affine.default",
+        (In((1, "S", 40)), "ASYMMETRIC", [1, 1, 40], None, -128, 127, None, None, None, False),
+        out=("float32", "int8"),
+    ),
+    Case(
+        "linear_dq8ca_q4",
+        "et_vk.linear_dq8ca_q4gsw.default",
+        (
+            In(("S", 64)),
+            In(("S",), low=0.02, high=0.03),
+            In(("S",), "int8", -20, 20),
+            *q4_weight(24, 64, 32)[:1],
+            Const(lambda rng: rng.integers(-99, 99, (2, 24)).astype(np.int32)),
+            *q4_weight(24, 64, 32, bias=True)[1:],
+        ),
+    ),
     # tables
     Case("embedding", "aten.embedding.default", (floats(30, 12), In((1, "S"), "int32", 0, 29))),
     Case("embedding_q4", "et_vk.embedding_q4gsw.default", (*q4_table(30, 64, 32), In((1, "S"), "int32", 0, 29), False)),

@@ -90,8 +90,8 @@ class Built:
             dims = tuple(sizes[d] if isinstance(d, str) else d for d in spec.dims)
             if spec.dtype == "bool":
                 arrays.append(self.rng.integers(0, 2, dims).astype(bool))
-            elif spec.dtype == "int32":
-                arrays.append(self.rng.integers(int(spec.low), int(spec.high) + 1, dims).astype(np.int32))
+            elif spec.dtype.startswith("int"):
+                arrays.append(self.rng.integers(int(spec.low), int(spec.high) + 1, dims).astype(spec.dtype))
             else:
                 arrays.append(self.rng.uniform(spec.low, spec.high, dims).astype(np.float32))
         return arrays

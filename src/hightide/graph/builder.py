@@ -38,8 +38,14 @@ class GraphBuilder:
         data = np.ascontiguousarray(array).tobytes()
         return self._tensor(array.shape, str(array.dtype), Blob(data, 0, len(data)))
 
-    def call(self, name: str, *args: Any, dtype: str = "float32", dims: Sequence[Dims] | None = None) -> Any:
-        """Add a call. Arguments are values, numbers, None, or lists of these."""
+    def call(
+        self,
+        name: str,
+        *args: Any,
+        dtype: str | tuple[str, ...] = "float32",
+        dims: Sequence[Dims] | None = None,
+    ) -> Any:
+        """Add a call. Arguments are values, numbers, None, or lists of these; `dtype` is of the output, or of each."""
         ids = [self._argument(arg) for arg in args]
         op = REGISTRY[name]
         positions = {id: n for n, id in enumerate(self.inputs)}
@@ -51,7 +57,9 @@ class GraphBuilder:
             self._symints[symint.id] = op.symint(ctx, *live)
             self.calls.append(OpCall(len(self.calls), name, (*ids, symint.id)))
             return symint
-        outs = [self._tensor(d, dtype) for d in (dims or op.outputs(ctx, *live))]
+        out_dims = dims or op.outputs(ctx, *live)
+        dtypes = (dtype,) * len(out_dims) if isinstance(dtype, str) else dtype
+        outs = [self._tensor(d, t) for d, t in zip(out_dims, dtypes, strict=True)]
         out_id = outs[0].id if len(outs) == 1 else self._argument(outs)
         self.calls.append(OpCall(len(self.calls), name, (*ids, out_id)))
         return outs[0] if len(outs) == 1 else tuple(outs)

@@ -12,6 +12,7 @@ FAMILIES = (
     "movement",
     "norm",
     "linear",
+    "quantize",
     "embedding",
     "rotary",
     "attention",

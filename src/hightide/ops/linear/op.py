@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.contract import Binding, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.elementwise.op import broadcast
 from hightide.ops.movement.op import broadcast_strides
 
@@ -44,14 +44,7 @@ class LinearQ4(Op):
     def outputs(
         self, ctx: Context, x: Tensor, weight: Tensor, scales: Tensor, group: int, bias: Tensor | None = None
     ) -> list[Dims]:
-        k, n = x.width, weight.dims[0]
-        if not x.rank or k > weight.dims[1] * 2:
-            raise InputError(f"rows of {k} do not fit a 4-bit weight of {weight.dims[1] * 2} columns")
-        if group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
-            raise InputError(f"scales of {list(scales.dims)} do not cover {n} columns of {k} in groups of {group}")
-        if k != x.value.dims[-1]:
-            raise InputError(f"rows of {k} do not fit a weight for rows of {x.value.dims[-1]}")
-        return [(*x.dims[:-1], n)]
+        return q4_output(x, weight, scales, group)
 
     def plan(
         self,
@@ -64,46 +57,71 @@ class LinearQ4(Op):
         *,
         out: Tensor,
     ) -> Iterable[Dispatch]:
-        require_dtype("f32", x, scales, out, *given(bias))
-        require_dtype("u8", weight)
-        m, k, n = x.rows, x.width, out.width
-        row_bytes, scale_row = weight.dims[1], scales.dims[1]
-        reads = given(x, weight, scales, bias)
-        if not out.numel:
-            return
-        if k % 32 == 0 and group % 32 == 0 and k % group == 0 and row_bytes % 16 == 0:
-            rows, shape = rows_per_thread(m)
-            row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
-            yield Dispatch(
-                kernel(
-                    "linear/q4_tile.wgsl",
-                    f"q4_{shape}",
-                    ROWS=rows,
-                    LANES=LANES,
-                    **bias_defines(bias, 5, "value += bias[column + c];"),
-                ),
-                groups=ceil_div(row_tiles * column_tiles, LANES),
-                params=(m, n, k, row_bytes // 16, group, scale_row, row_tiles, column_tiles),
-                reads=reads,
-                writes=(out,),
-            )
-        else:
-            yield Dispatch(
-                kernel("linear/q4_any.wgsl", **bias_defines(bias, 5, "total += bias[column];")),
-                groups=ceil_div(m * n, 64),
-                params=(m, n, k, row_bytes, group, scale_row),
-                reads=reads,
-                writes=(out,),
-            )
+        require_dtype("f32", x)
+        return q4_dispatch(x, x, weight, scales, group, bias, out)
 
     def reference(
         self, x: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: int, bias: np.ndarray | None = None
     ) -> np.ndarray:
-        n, k = weight.shape[0], x.shape[-1]
-        values = np.stack([weight & 15, weight >> 4], axis=-1).reshape(n, -1)[:, :k].astype(np.int8) - 8
-        scale = np.repeat(scales[:, :n].T, group, axis=1)[:, :k]
-        product = x @ (values * scale).T.astype(x.dtype)
-        return product if bias is None else product + bias[:n]
+        return q4_reference(x, weight, scales, group, bias)
+
+
+def q4_output(x: Tensor, weight: Tensor, scales: Tensor, group: int) -> list[Dims]:
+    k, n = x.width, weight.dims[0]
+    if not x.rank or k > weight.dims[1] * 2:
+        raise InputError(f"rows of {k} do not fit a 4-bit weight of {weight.dims[1] * 2} columns")
+    if group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
+        raise InputError(f"scales of {list(scales.dims)} do not cover {n} columns of {k} in groups of {group}")
+    if k != x.value.dims[-1]:  # rows of the weight may be padded, so that they do not tell K
+        raise InputError(f"rows of {k} do not fit a weight for rows of {x.value.dims[-1]}")
+    return [(*x.dims[:-1], n)]
+
+
+def q4_dispatch(
+    x: Tensor, source: Binding, weight: Tensor, scales: Tensor, group: int, bias: Tensor | None, out: Tensor
+) -> Iterator[Dispatch]:
+    """The product for activations in `source`, which have the dims of `x`."""
+    require_dtype("f32", scales, out, *given(bias))
+    require_dtype("u8", weight)
+    m, k, n = x.rows, x.width, out.width
+    row_bytes, scale_row = weight.dims[1], scales.dims[1]
+    reads = (source, *given(weight, scales, bias))
+    if not out.numel:
+        return
+    if k % 32 == 0 and group % 32 == 0 and k % group == 0 and row_bytes % 16 == 0:
+        rows, shape = rows_per_thread(m)
+        row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
+        yield Dispatch(
+            kernel(
+                "linear/q4_tile.wgsl",
+                f"q4_{shape}",
+                ROWS=rows,
+                LANES=LANES,
+                **bias_defines(bias, 5, "value += bias[column + c];"),
+            ),
+            groups=ceil_div(row_tiles * column_tiles, LANES),
+            params=(m, n, k, row_bytes // 16, group, scale_row, row_tiles, column_tiles),
+            reads=reads,
+            writes=(out,),
+        )
+    else:
+        yield Dispatch(
+            kernel("linear/q4_any.wgsl", **bias_defines(bias, 5, "total += bias[column];")),
+            groups=ceil_div(m * n, 64),
+            params=(m, n, k, row_bytes, group, scale_row),
+            reads=reads,
+            writes=(out,),
+        )
+
+
+def q4_reference(
+    x: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: int, bias: np.ndarray | None
+) -> np.ndarray:
+    n, k = weight.shape[0], x.shape[-1]
+    values = np.stack([weight & 15, weight >> 4], axis=-1).reshape(n, -1)[:, :k].astype(np.int8) - 8
+    scale = np.repeat(scales[:, :n].T, group, axis=1)[:, :k]
+    product = x @ (values * scale).T.astype(x.dtype)
+    return product if bias is None else product + bias[:n]
 
 
 @op("aten.linear.default")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import REGISTRY, Context, LiveInt, Op, Tensor, add
 
@@ -226,7 +227,21 @@ def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
     return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
 
 
+def _embedding_byte(weight: Array, scales: Array, zeros: Array | None, low: int, high: int, ids: Array, *_: Any) -> Array:
+    """Rows of an 8-bit table, with a scale (and zero point) per group of a row."""
+    outside = ids[(ids < 0) | (ids >= len(weight))]
+    if outside.size:
+        raise InputError(f"token id {outside[0]} is not in 0..{len(weight) - 1}")
+    groups = scales.shape[1] if scales.ndim == 2 else 1
+    rows = weight[ids].astype(scales.dtype).reshape(*ids.shape, groups, -1)
+    if zeros is not None:
+        rows = rows - zeros.reshape(-1, groups)[ids][..., None]
+    return (rows * scales.reshape(-1, groups)[ids][..., None]).reshape(*ids.shape, weight.shape[1])
+
+
 INDEXING: dict[str, Callable[..., Any]] = {
+    "quantized_decomposed.embedding_byte.default": _embedding_byte,
+    "quantized_decomposed.embedding_byte.dtype": _embedding_byte,
     "aten.index_put.default": _index_put,
     "aten.gather.default": _gather,
     "aten.scatter.src": _scatter,
