@@ -39,7 +39,7 @@ class Explanation:
         return sum(row.grid != (0, 0) for row in self.rows)
 
     def __str__(self) -> str:
-        head = ("op", "name", "route", "live dims", "grid", "bytes")
+        head = ("op", "name", "route", "live dims", "grid", "bytes bound")
         cells = [
             (
                 str(row.op),

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import wgpu
+from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
 from hightide.errors import DeviceError
@@ -97,17 +98,28 @@ class Device:
         self.device_id = self.wgpu._internal
         self.queue_id = self.wgpu.queue._internal
         self.created = 0  # GPU objects made so far: a steady step must not raise it
+        self._probe = self.buffer(16, label="probe")
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:
         """A zeroed buffer of at least `size` bytes, rounded to 16 so that kernels may read whole vec4s."""
         size = max(16, -(-size // 16) * 16)
+        self.check_size(size, label)
+        self.created += 1
+        with raising():
+            return self.wgpu.create_buffer(size=size, usage=usage, label=label)
+
+    def check_size(self, size: int, label: str) -> None:
         if size > self.max_binding:
             raise DeviceError(
                 f"{label or 'a buffer'} needs {size} bytes; {self.adapter.name} binds at most {self.max_binding}"
             )
-        self.created += 1
-        with raising():
-            return self.wgpu.create_buffer(size=size, usage=usage, label=label)
+
+    def check_alive(self) -> None:
+        """Report a lost device as an error, by a write of nothing; call it inside `capturing`.
+
+        wgpu-native ends the process when a lost device is submitted to, so every submit asks first.
+        """
+        lib.wgpuQueueWriteBuffer(self.queue_id, self._probe._internal, 0, ffi.NULL, 0)
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Queue `data` (a C-contiguous buffer of a multiple of 4 bytes) for `buffer`."""
@@ -124,6 +136,8 @@ class Device:
 
     def flush(self) -> None:
         """Hand queued writes to the GPU and wait, so that their staging memory is freed."""
+        with capturing("flush"):
+            self.check_alive()
         with raising():
             self.wgpu.queue.submit([])
             self.wgpu._poll_wait()
@@ -140,20 +154,37 @@ def raising() -> Iterator[None]:
     try:
         yield
     except (wgpu.GPUError, RuntimeError, ValueError) as error:
-        raise DeviceError(str(error)) from error
+        raise DeviceError(_sentence(str(error))) from error
 
 
 @contextmanager
 def capturing(what: str) -> Iterator[None]:
     """Raise what wgpu-native reports during raw calls, which otherwise is only logged."""
-    error_handler.capture(what)
+    slot = _ErrorSlot(what)
+    error_handler._get_proxy_stack().append(slot)
     try:
         yield
     finally:
-        reported = error_handler.release(what)
-    if reported is not None:
-        kind, message = reported
-        raise DeviceError(f"{what}: {kind} error: {message}")
+        error_handler.release(what)
+    if slot.errors:
+        raise DeviceError(f"{what}: {'; '.join(slot.errors)}")
+
+
+class _ErrorSlot:
+    """Keeps every error that is reported; wgpu's own slot keeps the last and logs the others."""
+
+    type = ""
+    message = property(lambda self: None, lambda self, message: self.errors.append(_sentence(message)))
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.errors: list[str] = []
+
+
+def _sentence(message: str) -> str:
+    """wgpu's report of an error and its causes, on one line."""
+    lines = (line.strip() for line in message.splitlines())
+    return ": ".join(line for line in lines if line and line != "Caused by:")
 
 
 def debugging() -> bool:

@@ -64,7 +64,7 @@ class Pipelines:
                     )
             except DeviceError as error:
                 lines = "\n".join(f"{n:4} {line}" for n, line in enumerate(source.splitlines(), 1))
-                raise DeviceError(f"kernel {kernel.name} does not compile: {error}\n{lines}") from None
+                raise DeviceError(f"kernel {kernel.name} does not compile: {error.__cause__}\n{lines}") from None
             self._pipelines[key] = Pipeline(kernel, layout, handle, pointer(handle._internal), live)
         return self._pipelines[key]
 

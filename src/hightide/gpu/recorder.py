@@ -123,17 +123,20 @@ class Recorder:
         if debugging():
             self._submit_checked(recording)
             return
-        with capturing("step"):
-            commands = self._take_ahead(recording) or self._encode(recording)
-            self._command_buffer[0] = commands
-            lib.wgpuQueueSubmit(self.device.queue_id, 1, self._command_buffer)
+        commands = self._take_ahead(recording) or self._encode(recording)
+        try:
+            with capturing("submit"):
+                self.device.check_alive()
+            with capturing("submit"):
+                self._command_buffer[0] = commands
+                lib.wgpuQueueSubmit(self.device.queue_id, 1, self._command_buffer)
+        finally:
             lib.wgpuCommandBufferRelease(commands)
 
     def encode_ahead(self, recording: Recording) -> None:
         """While the GPU works: encode the next step, if the last two were alike, as in decoding."""
         if recording is self._last and not debugging():
-            with capturing("step"):
-                self._ahead = recording, recording.grids(), self._encode(recording)
+            self._ahead = recording, recording.grids(), self._encode(recording)
         self._last = recording
 
     def forget(self) -> None:
@@ -153,6 +156,18 @@ class Recorder:
         return None
 
     def _encode(self, recording: Recording) -> Any:
+        """Commands that are known to be valid: submitting others would end the process."""
+        commands = None
+        try:
+            with capturing("encoding the step"):
+                commands = self._encode_unchecked(recording)
+        except DeviceError:
+            if commands is not None:
+                lib.wgpuCommandBufferRelease(commands)
+            raise
+        return commands
+
+    def _encode_unchecked(self, recording: Recording) -> Any:
         set_pipeline, set_group, dispatch, one = _set_pipeline, _set_group, _dispatch, _ONE
         encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
         if recording.native:
@@ -186,8 +201,9 @@ class Recorder:
             lib.wgpuBufferMapAsync(buffer, lib.WGPUMapMode_Read, 0, size, self._map_info[0])
             while not self._map_status:
                 lib.wgpuDevicePoll(self.device.device_id, True, ffi.NULL)
-            if self._map_status[0] != lib.WGPUMapAsyncStatus_Success:
-                raise DeviceError("the outputs could not be read back: the device was lost")
+        if self._map_status[0] != lib.WGPUMapAsyncStatus_Success:
+            raise DeviceError("the outputs could not be read back: the device was lost")
+        with capturing("readback"):
             address = lib.wgpuBufferGetConstMappedRange(buffer, 0, size)
             view = ffi.buffer(address, size)
             data = [view[copy.offset : copy.offset + copy.nbytes] for copy in copies]
