@@ -57,14 +57,14 @@ def llama_graph(
         q, k = b.call("et_vk.apply_rotary_emb.default", q, k, cos, sin)
         k_cache = b.constant(np.zeros((1, context, kv_heads, depth), np.float32))
         v_cache = b.constant(np.zeros((1, context, kv_heads, depth), np.float32))
-        attended = b.call(
-            "sdpa_with_kv_cache.default", q, k, v, k_cache, v_cache, position, 1, None, 0.0, True, None
-        )
+        attended = b.call("sdpa_with_kv_cache.default", q, k, v, k_cache, v_cache, position, 1, None, 0.0, True, None)
         attended = b.call("aten.view_copy.default", attended, [1, length, heads * depth])
         x = b.call("aten.add.Tensor", x, linear(attended, dim, heads * depth), 1)
         h = norm(x)
         gate = linear(h, hidden, dim)
         gate = b.call("aten.mul.Tensor", gate, b.call("aten.sigmoid.default", gate))
-        x = b.call("aten.add.Tensor", x, linear(b.call("aten.mul.Tensor", gate, linear(h, hidden, dim)), dim, hidden), 1)
+        x = b.call(
+            "aten.add.Tensor", x, linear(b.call("aten.mul.Tensor", gate, linear(h, hidden, dim)), dim, hidden), 1
+        )
     last = b.call("aten.select_copy.int", norm(x), 1, -1)
     return b.graph(linear(last, vocab, dim))

@@ -39,7 +39,9 @@ def main() -> None:
         start = time.perf_counter()
         session._recorder.encode_ahead(ready.recording)
         ahead.append(time.perf_counter() - start)
-        classes.append(timed_step(device, lambda: class_step(session, ready, tokens), lambda: class_read(session, ready)))
+        classes.append(
+            timed_step(device, lambda: class_step(session, ready, tokens), lambda: class_read(session, ready))
+        )
     ours, hidden, theirs = (statistics.median(samples) / dispatches * 1e6 for samples in (raw, ahead, classes))
 
     known = median(lambda: session.levels.find(((1, 1), (1,)), {}), ROUNDS)
@@ -54,7 +56,8 @@ def main() -> None:
     print(f"{LAYERS} layers, {dispatches} dispatches, medians of {ROUNDS} rounds in turns")
     print(f"hightide:        {ours:6.2f} us a dispatch while the GPU waits (write, submit, read back)")
     print(f"                 {hidden:6.2f} us a dispatch while it works (encoding the next step)")
-    print(f"wgpu-py classes: {theirs:6.2f} us a dispatch: {theirs / ours:.1f} times the first, {theirs / (ours + hidden):.1f} times both")
+    times = f"{theirs / ours:.1f} times the first, {theirs / (ours + hidden):.1f} times both"
+    print(f"wgpu-py classes: {theirs:6.2f} us a dispatch: {times}")
     print(f"a known level:   {known * 1e6:6.2f} us")
     print(f"a new level:     {statistics.median(fresh) * 1e3:6.2f} ms")
 

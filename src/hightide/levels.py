@@ -40,8 +40,7 @@ class InputSpec:
                 raise InputError(f"input {self.name} is not an array: {error}") from None
             if array.dtype == object:
                 raise InputError(f"input {self.name} is a {type(given).__name__}, not an array of numbers")
-            if array.dtype.kind in "iu" or array.dtype.kind == np.dtype(self.dtype).kind or array.size == 0:
-                array = array.astype(self.dtype)
+            array = self._cast(array)
         wanted = np.dtype(self.dtype)
         if array.dtype != wanted:
             if array.dtype.kind != wanted.kind or array.itemsize > wanted.itemsize:
@@ -59,6 +58,18 @@ class InputSpec:
             if got > most:
                 raise InputError(f"dim {n} of input {self.name} is {got}; the program takes at most {most}")
         return np.ascontiguousarray(array).reshape(dims)
+
+    def _cast(self, array: np.ndarray) -> np.ndarray:
+        """Plain Python numbers as the program's type, where that keeps them; else as they are."""
+        wanted = np.dtype(self.dtype)
+        if array.dtype.kind not in "iu" and array.dtype.kind != wanted.kind and array.size:
+            return array
+        if wanted.kind in "iu" and array.dtype.kind in "iu" and array.size:
+            limits, low, high = np.iinfo(wanted), int(array.min()), int(array.max())
+            if low < limits.min or high > limits.max:
+                bad = low if low < limits.min else high
+                raise InputError(f"input {self.name} has {bad}, which does not fit {self.dtype}")
+        return array.astype(wanted)
 
 
 def check_count(specs: Sequence[InputSpec], given: Sequence[Any]) -> None:
@@ -95,10 +106,14 @@ class InputElements(dict[Element, int]):
 
 
 class MaxElements(dict[Element, int]):
-    """Stands in for input elements while a session is built: all are 0."""
+    """Stands in for input elements while a session is built: all are `value`."""
+
+    def __init__(self, value: int = 0) -> None:
+        super().__init__()
+        self.value = value
 
     def __missing__(self, element: Element) -> int:
-        return 0
+        return self.value
 
 
 Ready = TypeVar("Ready")
@@ -143,11 +158,8 @@ class Levels(Generic[Ready]):
 
 def check_run(plan: Plan, inputs: Sequence[np.ndarray], specs: Sequence[InputSpec], env: Env) -> None:
     """What the level alone does not decide: positions within the context, indices within their table."""
-    try:
-        for bound in plan.bounds:
-            bound.check(env)
-    except ZeroDivisionError:
-        raise InputError("a SymInt of this program is divided by zero") from None
+    for bound in plan.bounds:
+        bound.check(env)
     for index in plan.index_bounds:
         array = inputs[index.position]
         if array.size and not index.low <= (least := int(array.min())) <= (most := int(array.max())) <= index.high:

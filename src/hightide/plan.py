@@ -95,7 +95,7 @@ class Planner:
         for work in self._work:
             call, op = work.call, work.op
             ctx.call = call.index
-            args = [live[a] if type(a) is int else tuple(live[i] for i in a) for a in work.args]
+            args = [live[a] if isinstance(a, int) else tuple(live[i] for i in a) for a in work.args]
             try:
                 if isinstance(op, SymIntOp):
                     id = call.args[-1]
@@ -111,8 +111,6 @@ class Planner:
                         steps.append(Step(call, dispatch))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
-            except ZeroDivisionError:
-                raise InputError(f"{call}: a SymInt is divided by zero") from None
         return Plan(
             steps=tuple(steps),
             dims={t.value.id: t.dims for t in live if isinstance(t, Tensor)},
@@ -171,7 +169,7 @@ def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[
 
 def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:
     most = value.dims
-    if got != most and (len(got) != len(most) or any([not 0 <= g <= m for g, m in zip(got, most, strict=True)])):
+    if got != most and (len(got) != len(most) or any(not 0 <= g <= m for g, m in zip(got, most, strict=True))):
         raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
     return Tensor(value, most if at_max else got)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 from hightide.errors import DeviceError, HightideError, UnsupportedError
 from hightide.gpu.device import Device
 from hightide.gpu.memory import gpu_bytes, plan_memory
-from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, Pipeline, pipelines
+from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, BindGroup, Pipeline, pipelines
 from hightide.gpu.recorder import Command, Copy, Recorder, Recording
 from hightide.gpu.upload import upload
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env, Sym, evaluate
-from hightide.graph.values import Dims, TensorValue
+from hightide.graph.values import TensorValue
 from hightide.levels import (
     InputElements,
     InputSpec,
@@ -83,16 +84,19 @@ class GpuSession:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
         self.levels: Levels[ReadyPlan] = Levels(self.planner, self._prepare, max_levels)
         self._pipelines = pipelines(device)
-        self._bound: dict[tuple[Any, ...], tuple[Pipeline, Any]] = {}  # by kernel and tensors: its bind group
+        self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
 
-        env = MaxElements()
-        max_plan = self.planner.plan_max(env)
-        probes = [max_plan, *_probe(self.planner, self.specs, env)]
+        max_plan = self.planner.plan_max(MaxElements())
+        probes = [max_plan, *_probe(self.planner, self.specs, bool(max_plan.pins))]
         self.scratch: dict[Scratch, int] = {}
         for plan in probes:
             for scratch, size in plan.scratch_sizes.items():
                 self.scratch[scratch] = max(size, self.scratch.get(scratch, 0))
         self.memory = plan_memory(graph, self.planner.aliases, self.scratch)
+        for id, size in self.memory.own.items():  # what cannot be built is refused before anything is allocated
+            device.check_size(size, f"tensor {id}")
+        for n, size in enumerate(self.memory.shared_sizes):
+            device.check_size(size, f"shared {n}")
         self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
         self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
         self._backup: dict[int, Any] = {}
@@ -137,15 +141,7 @@ class GpuSession:
         check_count(self.specs, given)
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
-        dims = tuple(array.shape for array in inputs)
-        try:
-            return inputs, self.levels.find(dims, env), env
-        except ParamsFull:
-            self._recorder.forget()
-            self._params_at.clear()
-            self._new_params.clear()
-            self.levels.clear()
-            return inputs, self.levels.find(dims, env), env
+        return inputs, self.levels.find(tuple(array.shape for array in inputs), env), env
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
@@ -188,7 +184,7 @@ class GpuSession:
                 raise DeviceError(
                     f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
                 )
-        commands = [self._command(step) for step in plan.steps]
+        commands = self._commands(plan)
         if self._new_params:  # new blocks are neighbours: one write
             data = b"".join(self._new_params)
             self.device.write(self._params, len(self._params_at) * PARAMS_SIZE - len(data), data)
@@ -203,6 +199,19 @@ class GpuSession:
             else:
                 symints[slot] = live_symint(expr, {})
         return ReadyPlan(plan, Recording(commands, self._copies(plan)), symints, live)
+
+    def _commands(self, plan: Plan) -> list[Command]:
+        try:
+            return [self._command(step) for step in plan.steps]
+        except ParamsFull:  # drop every plan and start the arena anew
+            self._recorder.forget()
+            self.levels.clear()
+            self._params_at.clear()
+            self._new_params.clear()
+        try:
+            return [self._command(step) for step in plan.steps]
+        except ParamsFull:
+            raise UnsupportedError(f"a plan needs more than {PARAMS_BLOCKS} different sets of parameters") from None
 
     def _command(self, step: Step) -> Command:
         dispatch = step.dispatch
@@ -222,7 +231,8 @@ class GpuSession:
                 raise ParamsFull
             offset = self._params_at[params] = len(self._params_at) * PARAMS_SIZE
             self._new_params.append(pack_params(dispatch.params))
-        return Command(*bound, offset, dispatch.groups, step.call)
+        pipeline, group = bound
+        return Command(pipeline, group, offset, dispatch.groups, step.call)
 
     def _copies(self, plan: Plan) -> list[Copy]:
         copies, offset = [], 0
@@ -291,7 +301,7 @@ class GpuSession:
 
 
 class ParamsFull(Exception):
-    """The parameter arena is full: drop every plan and start it anew."""
+    """The parameter arena has no place left."""
 
 
 def pack_params(params: Sequence[int | float | tuple[int, ...]]) -> bytes:
@@ -321,22 +331,33 @@ def _narrow(array: np.ndarray, spec: InputSpec) -> np.ndarray:
     return np.pad(array.reshape(-1).view(np.uint8), (0, -array.size % 4))
 
 
-def _probe(planner: Planner, specs: Sequence[InputSpec], env: Env) -> list[Plan]:
-    """Plans at small, odd and power-of-two levels, so that the routes they take are made at build.
+# Live sizes at which routes change or may change; with two or three dims that vary, the few in all combinations.
+LIVE = (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024)
+FEW = (1, 2, 3, 5)
 
-    The file does not say which dims of an input are dynamic; dims of one size vary together, and a
-    level that some op refuses is not one.
+
+def _probe(planner: Planner, specs: Sequence[InputSpec], pinned: bool) -> list[Plan]:
+    """Plans at levels that meet every route, so that all of them are made at build.
+
+    The file does not say which dims of an input are dynamic: dims of one size vary together, and with them
+    the integers that shapes are made from (`pinned`: there are such); a level that some op refuses is not one.
     """
-    plans = []
-    sizes = {d for spec in specs if spec.dynamic for d in spec.dims if d > 1}
-    levels: dict[tuple[Dims, ...], None] = {}
-    for size in (*sorted(sizes), None):
-        for live in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024):
-            shrink = {s: min(live, s) for s in (sizes if size is None else {size})}
-            levels[tuple(tuple(shrink.get(d, d) if s.dynamic else d for d in s.dims) for s in specs)] = None
-    for dims in levels:
+    plans: dict[tuple[Any, ...], Plan] = {}
+
+    def plan(live: dict[int, int], value: int) -> bool:
+        dims = tuple(tuple(live.get(d, d) if s.dynamic else d for d in s.dims) for s in specs)
+        key = (dims, value if pinned else 0)
         try:
-            plans.append(planner.plan(dims, env))
+            plans[key] = plans.get(key) or planner.plan(dims, MaxElements(value))
         except HightideError:
-            continue
-    return plans
+            return False
+        return True
+
+    sizes = sorted({d for spec in specs if spec.dynamic for d in spec.dims if d > 1})
+    varying = [size for size in sizes if any([plan({size: min(n, size)}, min(n, size)) for n in LIVE])]
+    for n in LIVE:
+        plan({size: min(n, size) for size in varying}, n)
+    if 2 <= len(varying) <= 3:
+        for few in product(FEW, repeat=len(varying)):
+            plan({size: min(n, size) for size, n in zip(varying, few, strict=True)}, few[0])
+    return list(plans.values())

@@ -232,7 +232,7 @@ def save(name: str, steps: list[Step], goldens: list[list[torch.Tensor]]) -> dic
 
 
 def check_on_cpu(path: Path, steps: list[Step], goldens: list[list[torch.Tensor]]) -> float:
-    import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401  registers sdpa for the runtime
+    import executorch.extension.llm.custom_ops.custom_ops
     import executorch.kernels.quantized  # noqa: F401
     from executorch.runtime import Runtime
 

@@ -80,7 +80,9 @@ def q4_table(rows: int, width: int, group: int) -> tuple[Any, ...]:
     )
 
 
-def attention(heads: int, kv_heads: int, depth: int, scale: float | None = None, causal: bool = True) -> tuple[Any, ...]:
+def attention(
+    heads: int, kv_heads: int, depth: int, scale: float | None = None, causal: bool = True
+) -> tuple[Any, ...]:
     """The arguments of sdpa_with_kv_cache at a live position."""
     cache = Const(lambda rng: np.zeros((1, CONTEXT, kv_heads, depth), np.float32))
     kv = In((1, "S", kv_heads, depth))
@@ -228,7 +230,9 @@ CASES = [
         empty=False,
         extra={"output": 1},
     ),
-    Case("sdpa", "et_vk.sdpa.default", (In(("B", 2, "S", 8)), In(("B", 2, "T", 8)), In(("B", 2, "T", 12))), empty=False),
+    Case(
+        "sdpa", "et_vk.sdpa.default", (In(("B", 2, "S", 8)), In(("B", 2, "T", 8)), In(("B", 2, "T", 12))), empty=False
+    ),
     Case(
         "sdpa_mask",
         "et_vk.sdpa.default",

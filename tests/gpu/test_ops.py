@@ -37,7 +37,9 @@ class Built:
         self.position: TensorValue | None = None
         flat = list(case.args)
         built = [None if isinstance(a, Pos | Size) or _has_size(a) else self.argument(a) for a in flat]
-        built = [self.symbolic(a, built) if b is None and a is not None else b for a, b in zip(flat, built, strict=True)]
+        built = [
+            self.symbolic(a, built) if b is None and a is not None else b for a, b in zip(flat, built, strict=True)
+        ]
         arity = len(built) - sum(isinstance(a, In) and a in self._only_sizes(case) for a in flat)
         out = self.builder.call(case.op, *built[:arity], dtype=case.out, dims=case.dims)
         outputs = out if isinstance(out, tuple) else (out,)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from flatbuffers import encode  # type: ignore[import-untyped]
+from flatbuffers import encode
 from flatbuffers import number_types as N
 
 from hightide.errors import ProgramError

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from hightide.errors import InputError
+
 
 @dataclass(frozen=True)
 class Element:
@@ -112,7 +114,7 @@ def mul(left: SymExpr, right: SymExpr) -> SymExpr:
 
 def floordiv(left: SymExpr, right: SymExpr) -> SymExpr:
     if isinstance(left, int) and isinstance(right, int):
-        return left // right
+        return _floor(left, right)
     if right == 1:
         return left
     return Sym(0, ((Opaque("floordiv", left, right), 1),))
@@ -123,7 +125,7 @@ def ceil_div(value: SymExpr, step: int) -> SymExpr:
 
 
 def evaluate(expr: SymExpr, env: Env) -> int:
-    """The value of `expr` for this run. Raises ZeroDivisionError where a divisor is 0."""
+    """The value of `expr` for this run."""
     if isinstance(expr, int):
         return expr
     total = expr.const
@@ -132,7 +134,7 @@ def evaluate(expr: SymExpr, env: Env) -> int:
             value = env[atom]
         else:
             left, right = evaluate(atom.left, env), evaluate(atom.right, env)
-            value = left * right if atom.kind == "mul" else left // right
+            value = left * right if atom.kind == "mul" else _floor(left, right)
         total += coefficient * value
     return total
 
@@ -145,6 +147,12 @@ def elements(expr: SymExpr) -> set[Element]:
     for atom, _ in expr.terms:
         found |= {atom} if isinstance(atom, Element) else elements(atom.left) | elements(atom.right)
     return found
+
+
+def _floor(left: int, right: int) -> int:
+    if right == 0:
+        raise InputError(f"a SymInt of this program divides {left} by 0")
+    return left // right
 
 
 def _name(atom: Atom) -> str:

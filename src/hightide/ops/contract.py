@@ -8,7 +8,8 @@ An op says three things and keeps no state:
 * `reference` what it means, in NumPy.
 
 Tensor arguments arrive as `Tensor` (a value with its live dims), SymInts as `LiveInt`, literals as
-Python objects, lists as tuples; a reference gets arrays and plain ints. Ops on SymInts give `symint` instead of `outputs` and `plan`.
+Python objects, lists as tuples; a reference gets arrays and plain ints. Ops on SymInts give `symint`
+instead of `outputs` and `plan`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims, TensorValue
-
 
 # Element types on the GPU: int64 is narrowed with a range check, halves are computed as f32, bytes are
 # packed four to a word.

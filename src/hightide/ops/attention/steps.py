@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
+from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, LiveInt, Tensor, ceil_div, expr_of, kernel, live_params
 from hightide.ops.movement.op import broadcast_strides
 
@@ -63,7 +64,7 @@ def attend(
     step = 4 if shape.depth % 4 == 0 and shape.value_depth % 4 == 0 else 1
     kind, dot = ("vec4<f32>", "dot") if step == 4 else ("f32", "times")
     live = (*live_params(shape.position), shape.added, int(shape.causal))
-    mask_strides = (0, 0, 0, 0)
+    mask_strides: Dims = (0, 0, 0, 0)
     mask_defines: dict[str, object] = {"MASK": "// no mask", "ADD_MASK": "", "OUT": 4}
     if mask is not None:
         declared = "@group(0) @binding(4) var<storage, read> mask: array<f32>;"
@@ -103,7 +104,13 @@ def attend(
         yield Dispatch(
             kernel("attention/average.wgsl", ROWS=rows, T=kind),
             groups=ceil_div(shape.kv_heads * row_tiles * depth, 64),
-            params=(*common, depth, *(s // step for s in (*shape.out_strides, *shape.v_strides)), shape.capacity, *live),
+            params=(
+                *common,
+                depth,
+                *(s // step for s in (*shape.out_strides, *shape.v_strides)),
+                shape.capacity,
+                *live,
+            ),
             reads=(scores, v),
             writes=(out,),
         )

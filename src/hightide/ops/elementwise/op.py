@@ -45,7 +45,8 @@ class Elementwise(Op):
         compute = self.compute or _compute_type([*operands, out])
         reads: list[Tensor] = []
         forms: list[Form] = []
-        numbers, strides = [0.0, 0.0, 0.0], [(0,), (0,), (0,)]
+        numbers = [0.0, 0.0, 0.0]
+        strides: list[Dims] = [(0,), (0,), (0,)]
         for n, x in enumerate(operands):
             if isinstance(x, Tensor):
                 if x not in reads:  # a tensor given twice is bound once
@@ -165,6 +166,7 @@ def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.trunc(np.true_divide(a, b))
 
 
+_DIVISIONS: dict[str, Callable[..., np.ndarray]] = {"floor": np.floor_divide, "trunc": _trunc_divide}
 _UNARY: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
     "aten.abs.default": ("abs(a)", np.abs),
     "aten.neg.default": ("-a", np.negative),
@@ -196,7 +198,7 @@ add(Elementwise("a / b", np.true_divide, 2, compute="f32"), "aten.div.Tensor", "
 add(
     Elementwise(
         lambda mode: {"floor": "floor(a / b)", "trunc": "trunc(a / b)"}.get(mode, "a / b"),
-        lambda a, b, mode: {"floor": np.floor_divide, "trunc": _trunc_divide}.get(mode, np.true_divide)(a, b),
+        lambda a, b, mode: _DIVISIONS.get(mode, np.true_divide)(a, b),
         2,
         ("",),
         compute="f32",

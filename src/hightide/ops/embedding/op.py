@@ -116,7 +116,15 @@ class EmbeddingQ4(Op):
         return [(*indices.dims, width)]
 
     def plan(
-        self, ctx: Context, weight: Tensor, scales: Tensor, group: int, indices: Tensor, tied: bool = False, *, out: Tensor
+        self,
+        ctx: Context,
+        weight: Tensor,
+        scales: Tensor,
+        group: int,
+        indices: Tensor,
+        tied: bool = False,
+        *,
+        out: Tensor,
     ) -> Iterable[Dispatch]:
         require_dtype("u8", weight)
         require_dtype("f32", scales, out)

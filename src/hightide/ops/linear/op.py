@@ -186,7 +186,9 @@ class MatMul(Op):
 class AddMm(Op):
     """beta * bias + alpha * (x @ y); the bias broadcasts."""
 
-    def outputs(self, ctx: Context, bias: Tensor, x: Tensor, y: Tensor, beta: float = 1, alpha: float = 1) -> list[Dims]:
+    def outputs(
+        self, ctx: Context, bias: Tensor, x: Tensor, y: Tensor, beta: float = 1, alpha: float = 1
+    ) -> list[Dims]:
         if x.rank != 2 or y.rank != 2 or x.width != y.dims[0]:
             raise InputError(f"{list(x.dims)} and {list(y.dims)} cannot be multiplied")
         dims = (x.dims[0], y.width)

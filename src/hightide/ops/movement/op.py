@@ -14,7 +14,6 @@ from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, expr_o
 from hightide.ops.movement.strided import move
 
 
-
 @op("aten.permute_copy.default", "aten.permute.default")
 class Permute(Op):
     """Dims in another order."""

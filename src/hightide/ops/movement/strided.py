@@ -35,8 +35,8 @@ def move(
     start = (src_start, *live_params(live_start[0]), live_start[1])
     box, source = (*pad, *dims), (*(0 for _ in pad), *src_strides)
     if kinds == {"u8"}:
-        groups, params = ceil_div(numel, 256), (numel, *start, box, source)
-        return Dispatch(STRIDED_BYTES, groups=groups, params=params, reads=(x,), writes=(out,))
+        packed = (numel, *start, box, source)
+        return Dispatch(STRIDED_BYTES, groups=ceil_div(numel, 256), params=packed, reads=(x,), writes=(out,))
     target = (*(0 for _ in pad), *dst_strides)
     params = (numel, dst_start, *start, box, source, target)
     return Dispatch(STRIDED, groups=ceil_div(numel, 64), params=params, reads=(x,), writes=(out,))
@@ -61,8 +61,5 @@ def _merge(dims: Dims, src: Dims, dst: Dims) -> tuple[Dims, Dims, Dims]:
         merged.append((d, s, t))
     if not merged:
         return (1,), (0,), (0,)
-    d, s, t = zip(*merged, strict=True)
-    return d, s, t
-
-
-__all__ = ["STRIDED", "copy", "move", "strides_of"]
+    box, source, target = zip(*merged, strict=True)
+    return box, source, target

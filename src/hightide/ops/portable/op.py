@@ -227,7 +227,9 @@ def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
     return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
 
 
-def _embedding_byte(weight: Array, scales: Array, zeros: Array | None, low: int, high: int, ids: Array, *_: Any) -> Array:
+def _embedding_byte(
+    weight: Array, scales: Array, zeros: Array | None, low: int, high: int, ids: Array, *_: Any
+) -> Array:
     """Rows of an 8-bit table, with a scale (and zero point) per group of a row."""
     outside = ids[(ids < 0) | (ids >= len(weight))]
     if outside.size:

@@ -25,7 +25,9 @@ class ChooseQparams(Op):
         self, ctx: Context, x: Tensor, mapping: str, block: tuple[int, ...], target: Any, low: int, high: int, *_: Any
     ) -> list[Dims]:
         if mapping != "ASYMMETRIC" or any(b != 1 for b in block[:-1]) or len(block) != x.rank or block[-1] != x.width:
-            raise UnsupportedError(f"{mapping} parameters for blocks of {list(block)}: only asymmetric rows have a form")
+            raise UnsupportedError(
+                f"{mapping} parameters for blocks of {list(block)}: only asymmetric rows have a form"
+            )
         return [x.dims[:-1], x.dims[:-1]]
 
     def plan(
