@@ -30,14 +30,14 @@ def main() -> None:
     session = GpuSession(graph, device, dynamic=[True, False])
     tokens, position = np.zeros((1, 1), np.int32), np.array([5], np.int32)
     session.run([tokens, position])
-    _, ready, _ = session._ready([tokens, position])
+    _, ready, env = session._ready([tokens, position])
     dispatches = len(ready.recording.commands)
 
     raw, ahead, classes = [], [], []
     for _ in range(ROUNDS):
         raw.append(timed_step(device, lambda: raw_step(session, ready, tokens), lambda: raw_read(session, ready)))
         start = time.perf_counter()
-        session._recorder.encode_ahead(ready.recording)
+        session._recorder.encode_ahead(ready.recording, env)
         ahead.append(time.perf_counter() - start)
         classes.append(
             timed_step(device, lambda: class_step(session, ready, tokens), lambda: class_read(session, ready))

@@ -13,11 +13,13 @@ from hightide.errors import DeviceError, HightideError, InputError, ProgramError
 
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
+    from hightide.llm.llm import LLM
     from hightide.program import Method, Program, load
 
     __version__: str
 
 __all__ = [
+    "LLM",
     "DeviceError",
     "HightideError",
     "InputError",
@@ -32,6 +34,7 @@ __all__ = [
 
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
+    "LLM": "hightide.llm.llm",
     "Method": "hightide.program",
     "Program": "hightide.program",
     "adapters": "hightide.gpu.device",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hightide.gpu.memory import gpu_bytes
 from hightide.graph.aliases import input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
@@ -102,8 +103,7 @@ def explain_plan(planner: Planner, plan: Plan, env: Env, level: Sequence[Dims], 
 
 
 def _bytes(value: TensorValue, dims: Dims) -> int:
-    count = math.prod(dims)
-    return count if GPU_TYPE.get(value.dtype) == "u8" else count * 4
+    return gpu_bytes(value.dtype, dims) if value.dtype in GPU_TYPE else math.prod(dims) * 4
 
 
 def _dims(dims: Dims) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,31 +19,14 @@ from hightide.formats.program import (
     TensorSpec,
     ValueListSpec,
 )
-from hightide.graph.graph import Graph
 from hightide.kernels import Signature, find_op, signature
 from hightide.levels import InputSpec, check_count
 from hightide.ops.contract import Op
-from hightide.plan import Planner
 from hightide.reference import numpy_dtype, read_array
+from hightide.session_api import Session
 
 MAX_INSTRUCTIONS = 10_000_000  # of one run: a damaged program may jump in circles
 UNSET: Any = object()  # a value that no instruction has defined yet
-
-
-class Session(Protocol):
-    """What GpuSession and CpuSession have in common."""
-
-    graph: Graph
-    specs: list[InputSpec]
-    planner: Planner
-
-    def run(self, given: Sequence[Any]) -> list[np.ndarray]: ...
-
-    def reset(self) -> None: ...
-
-    def snapshot(self) -> Any: ...
-
-    def restore(self, snapshot: Any) -> None: ...
 
 
 Observer = Callable[[Session, list[Any]], None]

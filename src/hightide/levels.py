@@ -106,9 +106,9 @@ class InputElements(dict[Element, int]):
 
 
 class MaxElements(dict[Element, int]):
-    """Stands in for input elements while a session is built: all are `value`."""
+    """Stands in for input elements while a session is built: all are `value`; 1, since some program may divide."""
 
-    def __init__(self, value: int = 0) -> None:
+    def __init__(self, value: int = 1) -> None:
         super().__init__()
         self.value = value
 
@@ -158,7 +158,7 @@ class Levels(Generic[Ready]):
 
 def check_run(plan: Plan, inputs: Sequence[np.ndarray], specs: Sequence[InputSpec], env: Env) -> None:
     """What the level alone does not decide: positions within the context, indices within their table."""
-    for bound in plan.bounds:
+    for bound in reversed(plan.bounds):  # attention says "context" where the slice of a table before it says "rows"
         bound.check(env)
     for index in plan.index_bounds:
         array = inputs[index.position]

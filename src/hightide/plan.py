@@ -158,13 +158,13 @@ def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[
     """The call's outputs at their live dims, which must be within the max; at the max they are just that."""
     try:
         dims = work.op.outputs(ctx, *args)
+        if len(dims) != len(work.outs):
+            raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
+        return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
     except InputError:
         if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
             raise
         return tuple(Tensor(value, value.dims) for value in work.outs)
-    if len(dims) != len(work.outs):
-        raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
-    return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
 
 
 def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:

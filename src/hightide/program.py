@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,11 +26,12 @@ from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
-from hightide.interpreter import Interpreter, Session, tensor_array
+from hightide.interpreter import Interpreter, tensor_array
 from hightide.kernels import find_op, is_host_work
 from hightide.levels import InputSpec, MaxElements
 from hightide.plan import Planner, missing_ops
 from hightide.reference import CpuSession, numpy_dtype
+from hightide.session_api import Session
 
 
 def load(
@@ -96,18 +97,12 @@ class Program:
     @cached_property
     def _gpu(self) -> Any:
         """The opened device, or None for the references."""
-        if self.device == "cpu":
-            return None
-        from hightide.gpu.device import adapters, find_adapter, open_device  # wgpu takes a while to import
+        return choose_device(self.device)
 
-        try:
-            usable = self.device is not None or bool(adapters())
-        except DeviceError:  # no driver at all
-            usable = False
-        if not usable:
-            warnings.warn("no WebGPU adapter was found: programs run on the NumPy references", stacklevel=4)
-            return None
-        return open_device(find_adapter(self.device))
+    def single_graph(self, name: str) -> Graph | None:
+        """The graph of a method that is one delegate call of its inputs and outputs, in order."""
+        call = _only_call(self.file.methods[name])
+        return None if call is None else self._graphs[name, call.delegate]
 
     def _read_graphs(self) -> None:
         for method in self.file.methods.values():
@@ -162,11 +157,7 @@ class Program:
         names = {id: spec.name for id, spec in zip(method.inputs, info.inputs, strict=True)}
         dynamic = [isinstance(spec := method.values[id], TensorSpec) and spec.dynamic for id in ids]
         named = [names.get(id, f"value {id}") for id in ids]
-        if self._gpu is None:
-            return CpuSession(graph, dynamic, named)
-        from hightide.session import GpuSession
-
-        return GpuSession(graph, self._gpu, dynamic, named)
+        return build_session(graph, self._gpu, dynamic, named)
 
 
 class Method:
@@ -177,8 +168,12 @@ class Method:
         self.name, self.inputs, self.outputs = info.name, info.inputs, info.outputs
         self.sessions = sessions
         self._interpreter = Interpreter(file, info.inputs, sessions)
-        self._direct = _only_session(file, sessions)
+        only = _only_call(file)
+        self._direct = None if only is None else sessions[only.delegate]
         self._info = info
+        if self._direct is None:  # a run keeps a snapshot in case a later instruction fails: allocate it now
+            for session in sessions:
+                session.snapshot()
 
     def __call__(self, *inputs: Any) -> tuple[np.ndarray, ...]:
         runner = self._direct or self._interpreter
@@ -221,13 +216,43 @@ def _obstacles(graph: Graph, dispatch: bool) -> list[str]:
     return []
 
 
-def _only_session(file: MethodFile, sessions: Sequence[Session]) -> Session | None:
-    """The session of a method that is one delegate call of its inputs and outputs, in order."""
+def choose_device(selector: str | int | None) -> Any:
+    """The opened device that this names, or None for the NumPy references ("cpu", or no adapter at all)."""
+    if selector == "cpu":
+        return None
+    from hightide.gpu.device import adapters, find_adapter, open_device  # wgpu takes a while to import
+
+    try:
+        usable = selector is not None or bool(adapters())
+    except DeviceError:  # no driver at all
+        usable = False
+    if not usable:
+        warnings.warn("no WebGPU adapter was found: programs run on the NumPy references", stacklevel=4)
+        return None
+    return open_device(find_adapter(selector))
+
+
+def build_session(
+    graph: Graph,
+    gpu: Any,
+    dynamic: Sequence[bool],
+    names: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> Session:
+    """A session on a device, or on the references; `progress` is told of (bytes uploaded, bytes in all)."""
+    if gpu is None:
+        return CpuSession(graph, dynamic, names)
+    from hightide.session import GpuSession
+
+    return GpuSession(graph, gpu, dynamic, names, progress=progress)
+
+
+def _only_call(file: MethodFile) -> DelegateCall | None:
+    """The call of a method that is one delegate call of its inputs and outputs, in order."""
     if len(file.instructions) != 1:
         return None
     call = file.instructions[0]
-    direct = isinstance(call, DelegateCall) and call.args == (*file.inputs, *file.outputs)
-    return sessions[call.delegate] if direct and isinstance(call, DelegateCall) else None
+    return call if isinstance(call, DelegateCall) and call.args == (*file.inputs, *file.outputs) else None
 
 
 def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:

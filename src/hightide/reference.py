@@ -26,8 +26,10 @@ from hightide.levels import (
     graph_inputs,
     live_symint,
 )
+from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.ops.contract import Op, SymIntOp
 from hightide.plan import Plan, Planner
+from hightide.session_api import Fed
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 Values = dict[int, Any]  # value id -> array or int, of one run
@@ -63,8 +65,38 @@ class CpuSession:
         calls = zip(graph.calls, self.planner.ops, strict=True)
         self._written = {root[call.args[n]] for call, op in calls for n in op.mutates}
         self._last_use = _last_uses(graph)
+        self._unpacked: dict[int, np.ndarray] = {}
+        self._fed: dict[int, np.ndarray] = {}
         self.state: dict[int, np.ndarray] = {}
         self.reset()
+
+    def launch(
+        self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}
+    ) -> list[np.ndarray]:
+        """Runs at once; see `Session.launch`."""
+        given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]
+        outputs = self.run(given)
+        for output, target in feed.items():
+            last = outputs[output].reshape(-1)[-1:]
+            self._fed[target] = last.astype(self.specs[target].dtype).reshape((1,) * len(self.specs[target].dims))
+        return outputs if want is None else [outputs[n] for n in want]
+
+    def collect(self, ticket: list[np.ndarray]) -> list[np.ndarray]:
+        return ticket
+
+    def read_state(self) -> list[np.ndarray]:
+        """Mutable state as arrays, in a fixed order."""
+        return [self.state[id].copy() for id in sorted(self.state)]
+
+    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
+        self.state = {id: np.array(array) for id, array in zip(sorted(self.state), arrays, strict=True)}
+
+    def device_bytes(self) -> dict[str, int]:
+        """Memory by kind: on the host, only what this session made itself."""
+        return {
+            "weights": sum(array.nbytes for array in self._unpacked.values()),
+            "state": sum(array.nbytes for array in self.state.values()),
+        }
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`; state changes only if every op succeeds."""
@@ -162,6 +194,10 @@ class CpuSession:
 
     def _constant(self, value: TensorValue) -> np.ndarray:
         assert value.constant is not None
+        if value.dtype in BLOCK_TYPES:
+            if value.id not in self._unpacked:  # unpacking takes longer than the product: keep it
+                self._unpacked[value.id] = dequantize(value.constant, value.dtype, value.dims).astype(self.dtype)
+            return self._unpacked[value.id]
         return read_array(value.constant.view(), value.dtype, value.dims).astype(self._held(value.dtype), copy=False)
 
     def _held(self, dtype: str) -> str:

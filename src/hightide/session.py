@@ -6,9 +6,9 @@ groups that levels take. A run writes inputs and changed SymInts, replays its pl
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -17,11 +17,12 @@ import numpy as np
 from hightide.errors import DeviceError, HightideError, UnsupportedError
 from hightide.gpu.device import Device
 from hightide.gpu.memory import gpu_bytes, plan_memory
-from hightide.gpu.pipelines import PARAMS_SIZE, SYMINT_SLOTS, BindGroup, Pipeline, pipelines
-from hightide.gpu.recorder import Command, Copy, Recorder, Recording
+from hightide.gpu.params import Params, ParamsFull
+from hightide.gpu.pipelines import SYMINT_SLOTS, BindGroup, Pipeline, pipelines
+from hightide.gpu.recorder import Command, Copy, Recorder, Recording, Submission
 from hightide.gpu.upload import upload
 from hightide.graph.graph import Graph
-from hightide.graph.symbols import Env, Sym, evaluate
+from hightide.graph.symbols import Element, Env, Sym, evaluate
 from hightide.graph.values import TensorValue
 from hightide.levels import (
     InputElements,
@@ -36,6 +37,7 @@ from hightide.levels import (
 )
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
+from hightide.session_api import Fed
 
 PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
 
@@ -48,6 +50,18 @@ class ReadyPlan:
     recording: Recording
     symints: np.ndarray  # by slot; those the level decides are filled in
     live_symints: list[tuple[int, Sym]]  # (slot, formula)
+    recordings: dict[Any, Recording] = field(default_factory=dict)  # by what is brought back or fed on
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A run under way."""
+
+    submission: Submission
+    recording: Recording
+    plan: Plan
+    env: Env
+    want: tuple[int, ...]
 
 
 @dataclass
@@ -69,6 +83,7 @@ class GpuSession:
         dynamic: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
         max_levels: int = 64,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -100,14 +115,14 @@ class GpuSession:
         self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
         self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
         self._backup: dict[int, Any] = {}
-        self._params = device.buffer(PARAMS_BLOCKS * PARAMS_SIZE, "UNIFORM|COPY_DST", "parameters")
-        self._params_at: dict[tuple[Any, ...], int] = {}  # by kernel and parameters: their place in the arena
-        self._new_params: list[bytes] = []  # blocks still to be written
+        self._params = Params(device, PARAMS_BLOCKS)
         self._symint_buffer = device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
+        self._launched: list[Ticket] = []
+        self._last_elements: dict[Element, int] = {}
         self._symints_written = np.zeros(len(self.planner.slots), np.int32)
         readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
-        self._recorder = Recorder(device, readback)
-        self._upload_constants()
+        self._recorder = Recorder(device, readback, self._params)
+        self._upload_constants(progress)
         for plan in probes:
             self._prepare(plan)
         device.flush()
@@ -116,21 +131,38 @@ class GpuSession:
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
+        ticket = self.launch(given)
+        self._recorder.encode_ahead(ticket.recording, self._foreseen(ticket.env))
+        return self.collect(ticket)
+
+    def launch(self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}) -> Ticket:
+        """Start a run; see `Session.launch`."""
+        if len(self._launched) == len(self._recorder.readbacks):
+            raise HightideError("two runs are under way: collect one before launching the next")
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
         narrowed = [_narrow(array, spec) for array, spec in zip(inputs, self.specs, strict=True)]
         symints = self._live_symints(ready, env)
-        ready.recording.size_grids(env)
+        wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
+        recording = self._recording(ready, wanted, feed)
+        recording.size_grids(env)
         # Everything is checked: from here on bytes are written.
         self._write_symints(symints)
-        for id, array in zip(self.graph.inputs, narrowed, strict=True):
-            if array.size and id in self._own:
+        for id, array, value in zip(self.graph.inputs, narrowed, given, strict=True):
+            if array.size and id in self._own and not isinstance(value, Fed):
                 self._recorder.write(self._own[id], 0, array)
-        self._recorder.submit(ready.recording)
-        self._recorder.encode_ahead(ready.recording)
-        data = iter(self._recorder.read(ready.recording.copies))
+        ticket = Ticket(self._recorder.submit(recording), recording, ready.plan, env, wanted)
+        self._launched.append(ticket)
         self.counters.runs += 1
-        return [self._output(id, ready.plan, env, data) for id in self.graph.outputs]
+        return ticket
+
+    def collect(self, ticket: Ticket) -> list[np.ndarray]:
+        """Wait for a run and bring back the outputs that it was launched for."""
+        if not self._launched or self._launched[0] is not ticket:
+            raise HightideError("runs are collected once, in the order they were launched in")
+        self._launched.pop(0)
+        data = iter(self._recorder.read(ticket.recording.copies, ticket.submission))
+        return [self._output(self.graph.outputs[n], ticket.plan, ticket.env, data) for n in ticket.want]
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
@@ -139,7 +171,10 @@ class GpuSession:
 
     def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
         check_count(self.specs, given)
-        inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
+        inputs = [
+            np.zeros(value.dims, spec.dtype) if isinstance(value, Fed) else spec.array(value)
+            for spec, value in zip(self.specs, given, strict=True)
+        ]
         env = InputElements(inputs, self.specs)
         return inputs, self.levels.find(tuple(array.shape for array in inputs), env), env
 
@@ -159,6 +194,21 @@ class GpuSession:
     def restore(self, snapshot: Any) -> None:
         self.device.copy((backup, self._own[id]) for id, backup in snapshot.items())
 
+    def read_state(self) -> list[np.ndarray]:
+        """Mutable state as arrays, in a fixed order."""
+        arrays = []
+        for id in sorted(self.planner.aliases.state):
+            value = self.graph.values[id]
+            assert isinstance(value, TensorValue)
+            data = self.device.read(self._own[id])
+            arrays.append(np.frombuffer(data, np.float32, math.prod(value.dims)).reshape(value.dims).copy())
+        return arrays
+
+    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
+        for id, array in zip(sorted(self.planner.aliases.state), arrays, strict=True):
+            self.device.write(self._own[id], 0, np.ascontiguousarray(array, np.float32))
+        self.device.flush()
+
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         for buffer in (*self._shared, *(self._own[id] for id in self.graph.inputs if id in self._own)):
@@ -172,8 +222,8 @@ class GpuSession:
             "state": sum(n for id, n in self.memory.own.items() if id in state),
             "inputs": sum(n for id, n in self.memory.own.items() if id in self.graph.inputs),
             "activations": sum(self.memory.shared_sizes),
-            "parameters": self._params.size + self._symint_buffer.size,
-            "readback": self._recorder.readback.size,
+            "parameters": self._params.buffer.size + self._symint_buffer.size,
+            "readback": sum(buffer.size for buffer in self._recorder.readbacks),
         }
 
     # ---- building
@@ -185,11 +235,7 @@ class GpuSession:
                     f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
                 )
         commands = self._commands(plan)
-        if self._new_params:  # new blocks are neighbours: one write
-            data = b"".join(self._new_params)
-            self.device.write(self._params, len(self._params_at) * PARAMS_SIZE - len(data), data)
-            self.counters.param_bytes += len(data)
-            self._new_params.clear()
+        self.counters.param_bytes += self._params.write()
         symints = np.zeros(len(self.planner.slots), np.int32)
         live = []
         for id, expr in plan.symints.items():
@@ -198,7 +244,7 @@ class GpuSession:
                 live.append((slot, expr))
             else:
                 symints[slot] = live_symint(expr, {})
-        return ReadyPlan(plan, Recording(commands, self._copies(plan)), symints, live)
+        return ReadyPlan(plan, Recording(commands, []), symints, live)
 
     def _commands(self, plan: Plan) -> list[Command]:
         try:
@@ -206,8 +252,7 @@ class GpuSession:
         except ParamsFull:  # drop every plan and start the arena anew
             self._recorder.forget()
             self.levels.clear()
-            self._params_at.clear()
-            self._new_params.clear()
+            self._params.clear()
         try:
             return [self._command(step) for step in plan.steps]
         except ParamsFull:
@@ -221,22 +266,32 @@ class GpuSession:
         if bound is None:
             pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes))
             buffers = [self._buffer(binding) for binding in bindings]
-            bound = pipeline, self._pipelines.bind(pipeline, self._params, self._symint_buffer, buffers)
+            bound = pipeline, self._pipelines.bind(pipeline, self._params.buffer, self._symint_buffer, buffers)
             self._bound[key] = bound
-        # Layers share their parameters. A kernel's parameters have fixed types, so equal ones are the same bytes.
-        params = (dispatch.kernel, dispatch.params)
-        offset = self._params_at.get(params)
-        if offset is None:
-            if len(self._params_at) == PARAMS_BLOCKS:
-                raise ParamsFull
-            offset = self._params_at[params] = len(self._params_at) * PARAMS_SIZE
-            self._new_params.append(pack_params(dispatch.params))
+        offset = self._params.place(dispatch.kernel, dispatch.params)
         pipeline, group = bound
         return Command(pipeline, group, offset, dispatch.groups, step.call)
 
-    def _copies(self, plan: Plan) -> list[Copy]:
+    def _recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Mapping[int, int]) -> Recording:
+        """The plan's commands, with copies for the outputs wanted and for those that go into inputs."""
+        key = want, tuple(feed.items())
+        if key not in ready.recordings:
+            copies = self._copies(ready.plan, want)
+            for output, target in feed.items():
+                value = self.graph.values[self.graph.outputs[output]]
+                assert isinstance(value, TensorValue)
+                last = gpu_bytes(value.dtype, ready.plan.dims[value.id]) - 4
+                place = self._own[self.graph.inputs[target]]
+                copies.append(Copy(self._tensor_buffer(value.id), 4, 0, source_offset=last, target=place))
+            ready.recordings[key] = ready.recording.ending_with(copies)
+        return ready.recordings[key]
+
+    def _copies(self, plan: Plan, want: Iterable[int]) -> list[Copy]:
         copies, offset = [], 0
-        for value in self._outputs():
+        for n in want:
+            value = self.graph.values[self.graph.outputs[n]]
+            if not isinstance(value, TensorValue):
+                continue
             nbytes = gpu_bytes(value.dtype, plan.dims.get(value.id, value.dims))
             if nbytes:
                 copies.append(Copy(self._tensor_buffer(value.id), nbytes, offset))
@@ -258,9 +313,13 @@ class GpuSession:
             if isinstance(value, TensorValue):
                 yield value
 
-    def _upload_constants(self) -> None:
-        for id in self._own:
+    def _upload_constants(self, progress: Callable[[int, int], None] | None) -> None:
+        done, every = 0, sum(self.memory.own.values())
+        for id, size in self.memory.own.items():
             self._upload(id)
+            done += size
+            if progress is not None:
+                progress(done, every)
 
     def _upload(self, id: int) -> None:
         value = self.graph.values[id]
@@ -277,6 +336,12 @@ class GpuSession:
         for slot, expr in ready.live_symints:
             symints[slot] = live_symint(expr, env)
         return symints
+
+    def _foreseen(self, env: Env) -> Env:
+        """The input elements of the next step, if they go on as they did: a position grows by one."""
+        foreseen = {element: 2 * value - self._last_elements.get(element, value) for element, value in env.items()}
+        self._last_elements = dict(env)
+        return foreseen
 
     def _write_symints(self, symints: np.ndarray) -> None:
         """Write the span of SymInts that changed since the last run; nothing if none did."""
@@ -298,25 +363,6 @@ class GpuSession:
         count = int(np.prod(dims))
         array = np.frombuffer(next(iter(data)), on_gpu, count).reshape(dims)
         return array.astype(value.host_dtype)  # a copy: the caller may write to it
-
-
-class ParamsFull(Exception):
-    """The parameter arena has no place left."""
-
-
-def pack_params(params: Sequence[int | float | tuple[int, ...]]) -> bytes:
-    """Parameters as a 256-byte block: 32-bit words; a tuple takes two `vec4`s, aligned to 16 bytes."""
-    words = b""
-    for param in params:
-        if isinstance(param, tuple):
-            words += b"\0" * (-len(words) % 16)
-            words += struct.pack("<8I", *(p & 0xFFFFFFFF for p in param), *(0,) * (8 - len(param)))
-        elif isinstance(param, float):
-            words += struct.pack("<f", param)
-        else:
-            words += struct.pack("<I", param & 0xFFFFFFFF)
-    assert len(words) <= PARAMS_SIZE, "a kernel's parameters exceed their block"
-    return words.ljust(PARAMS_SIZE, b"\0")
 
 
 def _narrow(array: np.ndarray, spec: InputSpec) -> np.ndarray:
@@ -354,7 +400,7 @@ def _probe(planner: Planner, specs: Sequence[InputSpec], pinned: bool) -> list[P
         return True
 
     sizes = sorted({d for spec in specs if spec.dynamic for d in spec.dims if d > 1})
-    varying = [size for size in sizes if any([plan({size: min(n, size)}, min(n, size)) for n in LIVE])]
+    varying = [size for size in sizes if sum(plan({size: n}, n) for n in LIVE if n < size)]
     for n in LIVE:
         plan({size: min(n, size) for size in varying}, n)
     if 2 <= len(varying) <= 3:

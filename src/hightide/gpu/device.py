@@ -134,6 +134,11 @@ class Device:
                 encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size)
             self.wgpu.queue.submit([encoder.finish()])
 
+    def read(self, buffer: Any) -> memoryview:
+        """A buffer's bytes, after all that was submitted."""
+        with raising():
+            return memoryview(self.wgpu.queue.read_buffer(buffer))
+
     def flush(self) -> None:
         """Hand queued writes to the GPU and wait, so that their staging memory is freed."""
         with capturing("flush"):

@@ -14,11 +14,14 @@ from hightide.errors import UnsupportedError
 from hightide.graph.aliases import Aliases, input_ids, output_ids
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import GPU_TYPE, Scratch
 
 
 def gpu_bytes(dtype: str, dims: Dims) -> int:
     """Bytes of a tensor on the GPU, in whole 32-bit words."""
+    if dtype in BLOCK_TYPES:
+        return BLOCK_TYPES[dtype].offsets(dims)[-1]
     count = math.prod(dims)
     return -(-count // 4) * 4 if GPU_TYPE[dtype] == "u8" else count * 4
 

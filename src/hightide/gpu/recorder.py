@@ -9,8 +9,11 @@ raised. HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead.
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +23,7 @@ from wgpu.backends.wgpu_native._ffi import lib_path
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device, capturing, debugging, raising
+from hightide.gpu.params import Params
 from hightide.gpu.pipelines import BindGroup, Pipeline, pointer
 from hightide.graph.graph import OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
@@ -51,11 +55,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Copy:
-    """`nbytes` of a tensor's buffer to the readback buffer."""
+    """`nbytes` of a tensor's buffer to a place in the readback buffer, or in `target`."""
 
     source: Any
     nbytes: int
     offset: int
+    source_offset: int = 0
+    target: Any = None
 
 
 @dataclass
@@ -76,6 +82,12 @@ class Recording:
             if isinstance(command.groups, Sym):
                 self.live_grids.append((entry, command.groups))
 
+    def ending_with(self, copies: list[Copy]) -> Recording:
+        """The same commands with other copies."""
+        other = copy.copy(self)
+        other.copies = copies
+        return other
+
     def size_grids(self, env: Env) -> None:
         """Evaluate the grids that follow a SymInt; equal formulas are evaluated once."""
         known: dict[Sym, tuple[int, int]] = {}
@@ -89,12 +101,23 @@ class Recording:
         return [(entry[3], entry[4]) for entry, _ in self.live_grids]
 
 
-class Recorder:
-    """Runs recordings on one device, with one readback buffer kept for all of them."""
+@dataclass(frozen=True)
+class Submission:
+    """A step under way: where its outputs go, and the number to wait for (None: it was waited for)."""
 
-    def __init__(self, device: Device, readback_bytes: int) -> None:
+    readback: Any
+    index: int | None
+
+
+class Recorder:
+    """Runs recordings on one device, with two readback buffers in turns: one step may run while another is read."""
+
+    def __init__(self, device: Device, readback_bytes: int, params: Params) -> None:
         self.device = device
-        self.readback = device.buffer(readback_bytes, "COPY_DST|MAP_READ", "readback")
+        self.params = params
+        self.readbacks = [device.buffer(readback_bytes, "COPY_DST|MAP_READ", "readback") for _ in range(2)]
+        self._turn = 0  # which of them the next step copies to
+        self._index = ffi.new("WGPUSubmissionIndex *")
         self._encoder_descriptor = ffi.new("WGPUCommandEncoderDescriptor *")
         self._pass_descriptor = ffi.new("WGPUComputePassDescriptor *")
         self._finish_descriptor = ffi.new("WGPUCommandBufferDescriptor *")
@@ -118,32 +141,35 @@ class Recorder:
                 self.device.queue_id, buffer._internal, offset, ffi.cast("void *", data.ctypes.data), data.nbytes
             )
 
-    def submit(self, recording: Recording) -> None:
+    def submit(self, recording: Recording) -> Submission:
         """Run a recording: every command in one compute pass, then the output copies, in one submit."""
         if debugging():
             self._submit_checked(recording)
-            return
-        commands = self._take_ahead(recording) or self._encode(recording)
-        try:
-            with capturing("submit"):
-                self.device.check_alive()
-            with capturing("submit"):
-                self._command_buffer[0] = commands
-                lib.wgpuQueueSubmit(self.device.queue_id, 1, self._command_buffer)
-        finally:
-            lib.wgpuCommandBufferRelease(commands)
+            index = None
+        else:
+            index = self._submit(self._take_ahead(recording) or self._encode(recording))
+        submission = Submission(self.readbacks[self._turn], index)
+        self._turn = 1 - self._turn
+        return submission
 
-    def encode_ahead(self, recording: Recording) -> None:
-        """While the GPU works: encode the next step, if the last two were alike, as in decoding."""
+    def encode_ahead(self, recording: Recording, env: Env) -> None:
+        """While the GPU works: encode the next step, as `env` foresees it, if the last two were alike."""
         if recording is self._last and not debugging():
+            recording.size_grids(env)
             self._ahead = recording, recording.grids(), self._encode(recording)
         self._last = recording
 
     def forget(self) -> None:
         """Drop what was encoded ahead: its parameters are about to be overwritten."""
-        if self._ahead is not None:
-            lib.wgpuCommandBufferRelease(self._ahead[2])
-        self._last = self._ahead = None
+        ahead, self._last, self._ahead = self._ahead, None, None
+        if ahead is not None:
+            self._discard(ahead[2])
+
+    def __del__(self) -> None:
+        ahead = getattr(self, "_ahead", None)
+        if ahead is not None and not sys.is_finalizing():
+            with suppress(DeviceError):  # nobody is left to see what it computes; the parameters may be gone already
+                self._submit(ahead[2])
 
     def _take_ahead(self, recording: Recording) -> Any:
         if self._ahead is None:
@@ -152,8 +178,26 @@ class Recorder:
         self._ahead = None
         if known is recording and grids == recording.grids():
             return commands
-        lib.wgpuCommandBufferRelease(commands)
+        self._discard(commands)
         return None
+
+    def _submit(self, commands: Any) -> int:
+        try:
+            with capturing("submit"):
+                self.device.check_alive()
+            with capturing("submit"):
+                self._command_buffer[0] = commands
+                return int(lib.wgpuQueueSubmitForIndex(self.device.queue_id, 1, self._command_buffer))
+        finally:
+            lib.wgpuCommandBufferRelease(commands)
+
+    def _discard(self, commands: Any) -> None:
+        """Get rid of commands that are not wanted, by running them over nothing.
+
+        wgpu-native 29 never frees a command buffer that was not submitted, nor the buffers it names.
+        """
+        with self.params.blank():
+            self._submit(commands)
 
     def _encode(self, recording: Recording) -> Any:
         """Commands that are known to be valid: submitting others would end the process."""
@@ -182,31 +226,37 @@ class Recorder:
                 dispatch(address, x, y, 1)
             lib.wgpuComputePassEncoderEnd(compute)
             lib.wgpuComputePassEncoderRelease(compute)
-        for copy in recording.copies:
+        for c in recording.copies:
+            target = self.readbacks[self._turn] if c.target is None else c.target
             lib.wgpuCommandEncoderCopyBufferToBuffer(
-                encoder, copy.source._internal, 0, self.readback._internal, copy.offset, copy.nbytes
+                encoder, c.source._internal, c.source_offset, target._internal, c.offset, c.nbytes
             )
         commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
         lib.wgpuCommandEncoderRelease(encoder)
         return commands
 
-    def read(self, copies: Sequence[Copy]) -> list[bytes]:
-        """Wait for the step and take the copied bytes."""
+    def read(self, copies: Sequence[Copy], submission: Submission) -> list[bytes]:
+        """Wait for a step, and for no later one, and take the copied bytes."""
+        copies = [c for c in copies if c.target is None]
         if not copies:
             return []
-        size = max(copy.offset + copy.nbytes for copy in copies)
-        buffer = self.readback._internal
+        size = max(c.offset + c.nbytes for c in copies)
+        buffer = submission.readback._internal
+        index = ffi.NULL
+        if submission.index is not None:
+            self._index[0] = submission.index
+            index = self._index
         self._map_status.clear()
         with capturing("readback"):
             lib.wgpuBufferMapAsync(buffer, lib.WGPUMapMode_Read, 0, size, self._map_info[0])
             while not self._map_status:
-                lib.wgpuDevicePoll(self.device.device_id, True, ffi.NULL)
+                lib.wgpuDevicePoll(self.device.device_id, True, index)
         if self._map_status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError("the outputs could not be read back: the device was lost")
         with capturing("readback"):
             address = lib.wgpuBufferGetConstMappedRange(buffer, 0, size)
             view = ffi.buffer(address, size)
-            data = [view[copy.offset : copy.offset + copy.nbytes] for copy in copies]
+            data = [view[c.offset : c.offset + c.nbytes] for c in copies]
             lib.wgpuBufferUnmap(buffer)
         return data
 
@@ -227,8 +277,9 @@ class Recorder:
                 raise DeviceError(f"{command.label}: {error}") from None
         with raising():
             encoder = device.create_command_encoder()
-            for copy in recording.copies:
-                encoder.copy_buffer_to_buffer(copy.source, 0, self.readback, copy.offset, copy.nbytes)
+            for c in recording.copies:
+                target = self.readbacks[self._turn] if c.target is None else c.target
+                encoder.copy_buffer_to_buffer(c.source, c.source_offset, target, c.offset, c.nbytes)
             device.queue.submit([encoder.finish()])
 
 

@@ -20,15 +20,20 @@ class Aliases:
 def find_aliases(graph: Graph, view_calls: set[int], written: set[int]) -> Aliases:
     """Resolve views, given the calls that may be views and the values that ops write in place.
 
-    A view of memory that is later written in place stays a copy: it must keep what it saw.
+    A view of memory that is later written in place stays a copy: it must keep what it saw. But what is
+    written through a view is the memory behind it, so the views on the way there stay views.
     """
     tensors = {v.id: v for v in graph.values if isinstance(v, TensorValue)}
     root = _roots(graph, view_calls)
     written_roots = {root[id] for id in written}
+    view_of = {call.args[-1]: call for call in graph.calls if call.index in view_calls}
+    written_through = set(written)
+    for id in written:
+        while id in view_of:
+            id = view_of[id].args[0]
+            written_through.add(id)
     views = {
-        call.index
-        for call in graph.calls
-        if call.index in view_calls and (root[call.args[0]] not in written_roots or call.args[-1] in written)
+        call.index for id, call in view_of.items() if root[call.args[0]] not in written_roots or id in written_through
     }
     root = _roots(graph, views)
     state = {root[id] for id in written if tensors[root[id]].constant is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ class GraphBuilder:
         self.calls: list[OpCall] = []
         self.inputs: list[int] = []
         self._symints: dict[int, SymExpr] = {}
+        self._zeros: dict[int, bytes] = {}
 
     def input(self, dims: Sequence[int], dtype: str = "float32") -> TensorValue:
         value = self._tensor(tuple(dims), dtype)
@@ -37,6 +39,17 @@ class GraphBuilder:
     def constant(self, array: np.ndarray) -> TensorValue:
         data = np.ascontiguousarray(array).tobytes()
         return self._tensor(array.shape, str(array.dtype), Blob(data, 0, len(data)))
+
+    def stored(self, dims: Sequence[int], dtype: str, data: Blob) -> TensorValue:
+        """A constant whose bytes lie in a file; `dtype` may be a GGUF block type."""
+        return self._tensor(tuple(dims), dtype, data)
+
+    def zeros(self, dims: Sequence[int]) -> TensorValue:
+        """Zeros in float32, for state; all of one size share their bytes."""
+        length = math.prod(dims) * 4
+        if length not in self._zeros:
+            self._zeros[length] = bytes(length)
+        return self._tensor(tuple(dims), "float32", Blob(self._zeros[length], 0, length))
 
     def call(
         self,

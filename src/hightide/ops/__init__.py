@@ -16,6 +16,7 @@ FAMILIES = (
     "embedding",
     "rotary",
     "attention",
+    "sampling",
     "softmax",
     "fill",
     "portable",  # last: it fills in what no family above has

@@ -35,6 +35,7 @@ GPU_TYPE = {
     "int8": "u8",
     "bool": "u8",
 }
+GPU_TYPE |= dict.fromkeys(("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"), "blocks")
 
 
 @dataclass(slots=True, eq=False)

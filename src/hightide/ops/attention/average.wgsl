@@ -3,7 +3,7 @@
 struct Params {
     kv_heads: u32, group: u32, tokens: u32, first: u32, row_tiles: u32, depth: u32,
     out_head: u32, out_row: u32, v_head: u32, v_row: u32, score_row: u32,
-    position: i32, position_slot: i32, added: i32, causal: u32,
+    position: i32, position_slot: i32, added: i32, causal: u32, window: u32,
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> weights: array<f32>;
@@ -11,6 +11,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> out: array<$T>;
 
 const ROWS = $ROWS;
+$VISIBLE
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -22,23 +23,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (kv_head >= params.kv_heads) { return; }
     let position = live_int(params.position, params.position_slot);
     let rows = params.tokens * params.group;
-    var keys: array<u32, ROWS>;
+    var begin: array<u32, ROWS>;
+    var end: array<u32, ROWS>;
     var weights_at: array<u32, ROWS>;
     var sum: array<$T, ROWS>;
+    var least = 0xffffffffu;
     var most = 0u;
     for (var r = 0; r < ROWS; r++) {
         let n = min(row + u32(r), rows - 1u);
         let s = n / params.group;
-        keys[r] = u32(position + params.added);
-        if (params.causal == 1u) { keys[r] = min(keys[r], u32(position) + params.first + s + 1u); }
-        most = max(most, keys[r]);
+        let p = u32(position) + params.first + s;
+        begin[r] = first_key(p);
+        end[r] = end_key(p, u32(position + params.added));
+        least = min(least, begin[r]);
+        most = max(most, end[r]);
         weights_at[r] = ((kv_head * params.group + n % params.group) * params.tokens + s) * params.score_row;
         sum[r] = $T();
     }
-    for (var t = 0u; t < most; t++) {
+    for (var t = least; t < most; t++) {
         let value = v[kv_head * params.v_head + t * params.v_row + d];
         for (var r = 0; r < ROWS; r++) {
-            if (t < keys[r]) { sum[r] += weights[weights_at[r] + t] * value; }
+            if (t >= begin[r] && t < end[r]) { sum[r] += weights[weights_at[r] + t] * value; }
         }
     }
     for (var r = 0; r < ROWS; r++) {

@@ -3,11 +3,12 @@
 // joins all lanes' pairs itself: one barrier.
 struct Params {
     rows: u32, tokens: u32, first: u32, score_row: u32,
-    position: i32, position_slot: i32, added: i32, causal: u32,
+    position: i32, position_slot: i32, added: i32, causal: u32, window: u32,
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read_write> scores: array<f32>;
 
+$VISIBLE
 const LANES = 64u;
 const LOWEST = -3.4028234e38;
 var<workgroup> lanes: array<vec2<f32>, LANES>;
@@ -18,12 +19,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let position = live_int(params.position, params.position_slot);
-    var keys = u32(position + params.added);
-    if (params.causal == 1u) { keys = min(keys, u32(position) + params.first + row % params.tokens + 1u); }
+    let p = u32(position) + params.first + row % params.tokens;
+    let begin = first_key(p) + lane;
+    let end = end_key(p, u32(position + params.added));
     let start = row * params.score_row;
     var most = LOWEST;
     var sum = 0.0;
-    for (var t = lane; t < keys; t += LANES) {
+    for (var t = begin; t < end; t += LANES) {
         let score = scores[start + t];
         let higher = max(most, score);
         sum = sum * exp(most - higher) + exp(score - higher);
@@ -34,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var i = 0u; i < LANES; i++) { most = max(most, lanes[i].x); }
     sum = 0.0;
     for (var i = 0u; i < LANES; i++) { sum += lanes[i].y * exp(lanes[i].x - most); }
-    for (var t = lane; t < keys; t += LANES) {
+    for (var t = begin; t < end; t += LANES) {
         scores[start + t] = exp(scores[start + t] - most) / sum;
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,84 @@ class UpdateCache(Op):
         return np.zeros(1, x.dtype)
 
 
+def check_attention(
+    ctx: Context, q: Tensor, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, position: int | LiveInt
+) -> list[Dims]:
+    check_cache(ctx, k, k_cache, position)
+    check_cache(ctx, v, v_cache, position)
+    if q.rank != 4 or q.dims[0] != 1 or q.dims[1] != k.dims[1] or q.width != k.width or q.dims[2] % k.dims[2]:
+        raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
+    return [(*q.dims[:-1], v.width)]
+
+
+def cached_attention(
+    ctx: Context,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    position: int | LiveInt,
+    out: Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Iterator[Dispatch]:
+    """K and V [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then attention over position + S keys."""
+    require_dtype("f32", q, k, v, k_cache, v_cache, out)
+    _, tokens, heads, depth = q.dims
+    kv_heads = k.dims[2]
+    yield update_cache(k, k_cache, position)
+    yield update_cache(v, v_cache, position)
+    shape = Shape(
+        heads=heads,
+        kv_heads=kv_heads,
+        tokens=tokens,
+        depth=depth,
+        value_depth=v.width,
+        capacity=k_cache.dims[1],
+        position=position,
+        added=tokens,
+        causal=causal,
+        scale=1 / math.sqrt(depth) if scale is None else float(scale),
+        window=window,
+        softcap=softcap,
+        q_strides=(depth, heads * depth),
+        k_strides=(depth, kv_heads * depth),
+        v_strides=(v.width, kv_heads * v.width),
+        out_strides=(v.width, heads * v.width),
+    )
+    yield from attend(ctx, shape, q, k_cache, v_cache, None, heads, out)
+
+
+def cached_reference(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    k_cache: np.ndarray,
+    v_cache: np.ndarray,
+    position: int,
+    causal: bool = True,
+    scale: float | None = None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> np.ndarray:
+    tokens, heads = q.shape[1:3]
+    keys = position + tokens
+    k_cache[:, position:keys], v_cache[:, position:keys] = k, v
+    repeat = heads // k.shape[2]
+    every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
+    every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
+    at, key = position + np.arange(tokens)[:, None], np.arange(keys)
+    hidden = (causal & (key > at)) | (key <= at - window if window else np.zeros((tokens, keys), bool))
+    bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
+    return _attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale, softcap).transpose(0, 2, 1, 3)
+
+
 @op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
 class SdpaWithKvCache(Op):
-    """Writes K and V [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then attends over
-    position + S keys; each kv head serves H / Hkv query heads.
+    """Attention over a KV cache as exporters write it; each kv head serves H / Hkv query heads.
 
     The serialized sequence length is the exporter's, not the live one: S is read from q.
     """
@@ -69,11 +143,7 @@ class SdpaWithKvCache(Op):
     ) -> list[Dims]:
         if mask is not None or dropout:
             raise UnsupportedError("attention over a cache takes no mask and no dropout here")
-        check_cache(ctx, k, k_cache, position)
-        check_cache(ctx, v, v_cache, position)
-        if q.rank != 4 or q.dims[0] != 1 or q.dims[1] != k.dims[1] or q.width != k.width or q.dims[2] % k.dims[2]:
-            raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
-        return [(*q.dims[:-1], v.width)]
+        return check_attention(ctx, q, k, v, k_cache, v_cache, position)
 
     def plan(
         self,
@@ -92,28 +162,7 @@ class SdpaWithKvCache(Op):
         *,
         out: Tensor,
     ) -> Iterable[Dispatch]:
-        require_dtype("f32", q, k, v, k_cache, v_cache, out)
-        _, tokens, heads, depth = q.dims
-        kv_heads = k.dims[2]
-        yield update_cache(k, k_cache, position)
-        yield update_cache(v, v_cache, position)
-        shape = Shape(
-            heads=heads,
-            kv_heads=kv_heads,
-            tokens=tokens,
-            depth=depth,
-            value_depth=v.width,
-            capacity=k_cache.dims[1],
-            position=position,
-            added=tokens,
-            causal=bool(causal),
-            scale=1 / math.sqrt(depth) if scale is None else float(scale),
-            q_strides=(depth, heads * depth),
-            k_strides=(depth, kv_heads * depth),
-            v_strides=(v.width, kv_heads * v.width),
-            out_strides=(v.width, heads * v.width),
-        )
-        yield from attend(ctx, shape, q, k_cache, v_cache, None, heads, out)
+        return cached_attention(ctx, q, k, v, k_cache, v_cache, position, out, bool(causal), scale)
 
     def reference(
         self,
@@ -129,15 +178,48 @@ class SdpaWithKvCache(Op):
         causal: bool,
         scale: float | None,
     ) -> np.ndarray:
-        tokens, heads = q.shape[1:3]
-        keys = position + tokens
-        k_cache[:, position:keys], v_cache[:, position:keys] = k, v
-        repeat = heads // k.shape[2]
-        every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
-        every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
-        hidden = np.arange(keys) > position + np.arange(tokens)[:, None] if causal else np.zeros((tokens, keys), bool)
-        bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
-        return _attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale).transpose(0, 2, 1, 3)
+        return cached_reference(q, k, v, k_cache, v_cache, position, causal, scale)
+
+
+@op("hightide.attention.default")
+class CausalAttention(Op):
+    """Causal attention over a KV cache: (q, k, v, k_cache, v_cache, position, scale, window, softcap)."""
+
+    mutates = (3, 4)
+
+    def outputs(self, ctx: Context, q: Tensor, k: Tensor, v: Tensor, *args: Any) -> list[Dims]:
+        return check_attention(ctx, q, k, v, *args[:3])
+
+    def plan(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        position: int | LiveInt,
+        scale: float,
+        window: int,
+        softcap: float,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        return cached_attention(ctx, q, k, v, k_cache, v_cache, position, out, True, scale, window, float(softcap))
+
+    def reference(
+        self,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        k_cache: np.ndarray,
+        v_cache: np.ndarray,
+        position: int,
+        scale: float,
+        window: int,
+        softcap: float,
+    ) -> np.ndarray:
+        return cached_reference(q, k, v, k_cache, v_cache, position, True, scale, window, softcap)
 
 
 @op("et_vk.sdpa.default")
@@ -182,6 +264,8 @@ class Sdpa(Op):
             added=keys,
             causal=False,
             scale=1 / math.sqrt(depth) if scale is None else float(scale),
+            window=0,
+            softcap=0.0,
             q_strides=(tokens * depth, depth),
             k_strides=(keys * depth, depth),
             v_strides=(keys * v.width, v.width),
@@ -200,8 +284,12 @@ class Sdpa(Op):
         return _attention(q, k, v, mask, scale)
 
 
-def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None) -> np.ndarray:
+def _attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, softcap: float = 0.0
+) -> np.ndarray:
     scores = q @ k.swapaxes(-1, -2) * np.asarray(1 / math.sqrt(q.shape[-1]) if scale is None else scale, q.dtype)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))

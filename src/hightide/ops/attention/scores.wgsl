@@ -5,7 +5,7 @@
 struct Params {
     kv_heads: u32, group: u32, tokens: u32, first: u32, row_tiles: u32, depth: u32,
     q_head: u32, q_row: u32, k_head: u32, k_row: u32, score_row: u32,
-    position: i32, position_slot: i32, added: i32, causal: u32, scale: f32,
+    position: i32, position_slot: i32, added: i32, causal: u32, window: u32, scale: f32, softcap: f32,
     heads_per_batch: u32, mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32,
 }
 @group(0) @binding(0) var<uniform> params: Params;
@@ -15,6 +15,7 @@ $MASK
 @group(0) @binding($OUT) var<storage, read_write> scores: array<f32>;
 
 const ROWS = $ROWS;
+$VISIBLE
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -29,7 +30,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let rows = params.tokens * params.group;
     if (t >= keys || kv_head >= params.kv_heads) { return; }
     let last_token = params.first + min(row + u32(ROWS) - 1u, rows - 1u) / params.group;
-    if (params.causal == 1u && t > u32(position) + last_token) { return; }   // no row here sees this key
+    let first_token = params.first + row / params.group;
+    if (t >= end_key(u32(position) + last_token, keys) || t < first_key(u32(position) + first_token)) {
+        return;   // no row here sees this key
+    }
 
     var q_at: array<u32, ROWS>;
     var sum: array<f32, ROWS>;
@@ -50,6 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let head = kv_head * params.group + n % params.group;
             let s = n / params.group;
             var score = sum[r] * params.scale;
+            if (params.softcap > 0.0) { score = params.softcap * tanh(clamp(score / params.softcap, -15.0, 15.0)); }
             $ADD_MASK
             scores[(head * params.tokens + s) * params.score_row + t] = score;
         }

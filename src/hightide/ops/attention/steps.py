@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
@@ -39,6 +41,8 @@ class Shape:
     added: int
     causal: bool
     scale: float
+    window: int  # how many keys a query sees, itself included; 0: all before it
+    softcap: float  # scores are squeezed into -softcap .. softcap; 0: they are not
     q_strides: tuple[int, int]  # (head, row)
     k_strides: tuple[int, int]
     v_strides: tuple[int, int]
@@ -63,7 +67,8 @@ def attend(
     group = shape.heads // shape.kv_heads
     step = 4 if shape.depth % 4 == 0 and shape.value_depth % 4 == 0 else 1
     kind, dot = ("vec4<f32>", "dot") if step == 4 else ("f32", "times")
-    live = (*live_params(shape.position), shape.added, int(shape.causal))
+    live = (*live_params(shape.position), shape.added, int(shape.causal), shape.window)
+    visible = {"VISIBLE": _visible()}
     mask_strides: Dims = (0, 0, 0, 0)
     mask_defines: dict[str, object] = {"MASK": "// no mask", "ADD_MASK": "", "OUT": 4}
     if mask is not None:
@@ -78,7 +83,7 @@ def attend(
         row_tiles = ceil_div(tokens * group, rows)
         common = (shape.kv_heads, group, tokens, first, row_tiles)
         yield Dispatch(
-            kernel("attention/scores.wgsl", ROWS=rows, T=kind, DOT=dot, **mask_defines),
+            kernel("attention/scores.wgsl", ROWS=rows, T=kind, DOT=dot, **mask_defines, **visible),
             groups=shape.kv_heads * row_tiles * symbols.ceil_div(shape.keys, 64),
             params=(
                 *common,
@@ -87,6 +92,7 @@ def attend(
                 shape.capacity,
                 *live,
                 shape.scale,
+                shape.softcap,
                 heads_per_batch,
                 *mask_strides,
             ),
@@ -94,7 +100,7 @@ def attend(
             writes=(scores,),
         )
         yield Dispatch(
-            kernel("attention/normalize.wgsl", "scores_softmax"),
+            kernel("attention/normalize.wgsl", "scores_softmax", **visible),
             groups=shape.heads * tokens,
             params=(shape.heads * tokens, tokens, first, shape.capacity, *live),
             reads=(),
@@ -102,7 +108,7 @@ def attend(
         )
         depth = shape.value_depth // step
         yield Dispatch(
-            kernel("attention/average.wgsl", ROWS=rows, T=kind),
+            kernel("attention/average.wgsl", ROWS=rows, T=kind, **visible),
             groups=ceil_div(shape.kv_heads * row_tiles * depth, 64),
             params=(
                 *common,
@@ -114,6 +120,11 @@ def attend(
             reads=(scores, v),
             writes=(out,),
         )
+
+
+@cache
+def _visible() -> str:
+    return resources.files("hightide.ops").joinpath("attention/visible.wgsl").read_text()
 
 
 def update_cache(x: Tensor, cache: Tensor, position: int | LiveInt) -> Dispatch:

@@ -42,6 +42,18 @@ fn power(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(power1(x.x, y.x), power1(x.y, y.y), power1(x.z, y.z), power1(x.w, y.w));
 }
 
+fn gelu_tanh(x: vec4<f32>) -> vec4<f32> {
+    let inner = 0.7978845608 * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1.0 + tanh(clamp(inner, vec4<f32>(-15.0), vec4<f32>(15.0))));
+}
+// 0.5 x (1 + erf(x / sqrt 2)); erf by Abramowitz and Stegun 7.1.26, within 1.5e-7.
+fn gelu(x: vec4<f32>) -> vec4<f32> {
+    let z = abs(x) * 0.7071067812;
+    let t = 1.0 / (1.0 + 0.3275911 * z);
+    let tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
+    return 0.5 * x * (1.0 + sign(x) * (1.0 - tail * exp(-z * z)));
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {

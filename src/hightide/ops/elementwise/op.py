@@ -6,6 +6,7 @@ compute type), and a NumPy function with the same meaning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -162,6 +163,13 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-x))
 
 
+def _gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 def _trunc_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.trunc(np.true_divide(a, b))
 
@@ -218,6 +226,19 @@ add(
     Elementwise("select(p * a, a, a >= vec4<f32>(0.0))", lambda x, p: np.where(x >= 0, x, p * x), 1, (0.01,), "f32"),
     "aten.leaky_relu.default",
 )
+add(
+    Elementwise(
+        lambda kind: "gelu_tanh(a)" if kind == "tanh" else "gelu(a)",
+        lambda x, kind: _gelu_tanh(x) if kind == "tanh" else 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+        1,
+        ("none",),
+        "f32",
+    ),
+    "aten.gelu.default",
+)
+# Gated activations of an MLP, in one pass: activation(a) * b.
+add(Elementwise("a / (1.0 + exp(-a)) * b", lambda a, b: a * _sigmoid(a) * b, 2, (), "f32"), "hightide.silu_mul.default")
+add(Elementwise("gelu_tanh(a) * b", lambda a, b: _gelu_tanh(a) * b, 2, (), "f32"), "hightide.gelu_mul.default")
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NUMPY_COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal} | {
     "gt": np.greater,

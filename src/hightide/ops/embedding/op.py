@@ -10,6 +10,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
+from hightide.ops.blocks.dispatch import block_rows
+from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import (
     GPU_TYPE,
     Context,
@@ -22,6 +24,7 @@ from hightide.ops.contract import (
     op,
     require_dtype,
 )
+from hightide.ops.linear.op import Weight, parts_of
 
 ROWS = kernel("embedding/rows.wgsl", "gather_rows")
 EMBEDDING_Q4 = {low: kernel("embedding/embedding_q4.wgsl", LOW_FIRST=str(low).lower()) for low in (False, True)}
@@ -50,16 +53,21 @@ def gathered_dims(ctx: Context, x: Tensor, dim: int, indices: Tensor, what: str,
 
 @op("aten.embedding.default")
 class Embedding(Op):
-    """Rows of a table by token id."""
+    """Rows of a table by token id; the table is in float or in GGUF blocks."""
 
-    def outputs(self, ctx: Context, weight: Tensor, indices: Tensor, *_: Any) -> list[Dims]:
-        return [gathered_dims(ctx, weight, 0, indices, "token id")]
+    def outputs(self, ctx: Context, weight: Weight, indices: Tensor, *_: Any) -> list[Dims]:
+        parts = parts_of(weight)
+        ctx.require_indices(indices, 0, sum(part.dims[0] for part in parts) - 1, "token id")
+        return [(*indices.dims, parts[0].width)]
 
-    def plan(self, ctx: Context, weight: Tensor, indices: Tensor, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield gather_rows(weight, 0, indices, out)
+    def plan(self, ctx: Context, weight: Weight, indices: Tensor, *_: Any, out: Tensor) -> Iterable[Dispatch]:
+        if isinstance(weight, tuple) or weight.dtype in BLOCK_TYPES:
+            yield from block_rows(parts_of(weight), indices, out)
+        else:
+            yield gather_rows(weight, 0, indices, out)
 
-    def reference(self, weight: np.ndarray, indices: np.ndarray, *_: Any) -> np.ndarray:
-        return weight[indices]
+    def reference(self, weight: np.ndarray | tuple[np.ndarray, ...], indices: np.ndarray, *_: Any) -> np.ndarray:
+        return (np.concatenate(weight) if isinstance(weight, tuple) else weight)[indices]
 
 
 @op("aten.index_select.default")

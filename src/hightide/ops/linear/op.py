@@ -8,30 +8,12 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
+from hightide.ops.blocks.dispatch import block_linear
+from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import Binding, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.elementwise.op import broadcast
+from hightide.ops.linear.tiles import LANES, bias_defines, given, rows_per_thread
 from hightide.ops.movement.op import broadcast_strides
-
-LANES = 32  # threads per workgroup of the tiled kernels
-
-
-def rows_per_thread(m: int) -> tuple[int, str]:
-    """The row tile for `m` rows and the route's name: a GEMV for one row, small tiles for few, GEMM else."""
-    if m == 1:
-        return 1, "gemv"
-    return (2, "small") if m == 2 else (4, "small" if m <= 4 else "gemm")
-
-
-def bias_defines(bias: Tensor | None, binding: int, add: str) -> dict[str, object]:
-    """Defines of a kernel that takes a bias at `binding` or none at all; a binding costs host time."""
-    if bias is None:
-        return {"BIAS": "// no bias", "ADD_BIAS": "", "OUT": binding}
-    declared = f"@group(0) @binding({binding}) var<storage, read> bias: array<f32>;"
-    return {"BIAS": declared, "ADD_BIAS": add, "OUT": binding + 1}
-
-
-def given(*tensors: Tensor | None) -> tuple[Tensor, ...]:
-    return tuple(t for t in tensors if t is not None)
 
 
 @op("et_vk.linear_q4gsw.default")
@@ -124,21 +106,32 @@ def q4_reference(
     return product if bias is None else product + bias[:n]
 
 
+Weight = Tensor | tuple[Tensor, ...]  # one tensor, or its rows in several, each within the binding limit
+
+
+def parts_of(weight: Weight) -> tuple[Tensor, ...]:
+    return weight if isinstance(weight, tuple) else (weight,)
+
+
 @op("aten.linear.default")
 class Linear(Op):
-    """x @ weight.T + bias, with weight [N, K]."""
+    """x @ weight.T + bias, with weight [N, K] in float or in GGUF blocks."""
 
-    def outputs(self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Dims]:
-        if not x.rank or weight.rank != 2 or x.width != weight.dims[1]:
-            raise InputError(f"{list(x.dims)} does not fit a weight of {list(weight.dims)}")
-        return [(*x.dims[:-1], weight.dims[0])]
+    def outputs(self, ctx: Context, x: Tensor, weight: Weight, bias: Tensor | None = None) -> list[Dims]:
+        parts = parts_of(weight)
+        if not x.rank or any(part.rank != 2 or x.width != part.dims[1] for part in parts):
+            raise InputError(f"{list(x.dims)} does not fit a weight of {list(parts[0].dims)}")
+        return [(*x.dims[:-1], sum(part.dims[0] for part in parts))]
 
     def plan(
-        self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
+        self, ctx: Context, x: Tensor, weight: Weight, bias: Tensor | None = None, *, out: Tensor
     ) -> Iterable[Dispatch]:
-        m, k, n = x.rows, x.width, out.width
         if not out.numel:
             return
+        if isinstance(weight, tuple) or weight.dtype in BLOCK_TYPES:
+            yield from block_linear(x, parts_of(weight), bias, out)
+            return
+        m, k, n = x.rows, x.width, out.width
         if k % 4 or not k:
             yield _matmul(x, weight, bias, out, batches=1, m=m, k=k, y_strides=(0, 1, k), bias_dims=(n,))
             return
@@ -159,8 +152,12 @@ class Linear(Op):
             writes=(out,),
         )
 
-    def reference(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        return x @ weight.T if bias is None else x @ weight.T + bias
+    def reference(
+        self, x: np.ndarray, weight: np.ndarray | tuple[np.ndarray, ...], bias: np.ndarray | None = None
+    ) -> np.ndarray:
+        parts = weight if isinstance(weight, tuple) else (weight,)
+        product = np.concatenate([x @ part.T for part in parts], axis=-1)
+        return product if bias is None else product + bias
 
 
 @op("aten.mm.default", "aten.bmm.default")

@@ -1,0 +1,222 @@
+"""A language model on a session: tokens at a position in, the next ids (and logits) out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from hightide.errors import InputError, UnsupportedError
+from hightide.formats.gguf import read_gguf
+from hightide.graph.graph import Graph, OpCall
+from hightide.graph.values import TensorValue
+from hightide.llm.models import build_graph
+from hightide.llm.models.builder import INPUTS, MAX_KEEP
+from hightide.ops.sampling.op import SETTINGS, sample
+from hightide.program import Method, Program, build_session, choose_device
+from hightide.session_api import Fed, Session
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+GREEDY = np.zeros(SETTINGS, np.float32)
+DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for."""
+
+    ids: np.ndarray
+    logits: np.ndarray | None
+
+
+class Decoder(Protocol):
+    """What the engine needs of a model. Calls are launched and collected in order."""
+
+    context: int
+    max_tokens: int  # of one call
+    max_keep: int  # tokens of one call whose ids can be had
+    vocab_size: int
+    device: str
+
+    def launch(
+        self,
+        tokens: Sequence[int] | None,
+        position: int,
+        keep: int = 1,
+        settings: np.ndarray = GREEDY,
+        logits: bool = False,
+    ) -> Any:
+        """Start a call. No tokens: the id that the call before chose, which may not have arrived yet."""
+
+    def collect(self, ticket: Any) -> Step: ...
+
+    def device_bytes(self) -> dict[str, int]: ...
+
+    def save(self, length: int) -> list[np.ndarray]:
+        """The state of the first `length` positions."""
+
+    def restore(self, saved: Sequence[np.ndarray]) -> None: ...
+
+
+class GraphDecoder:
+    """A model that is one graph with a KV cache and a choice of ids at its end."""
+
+    def __init__(self, session: Session, *, context: int, max_keep: int, takes_keep: bool) -> None:
+        self.session = session
+        self.context, self.takes_keep = context, takes_keep
+        self.device = session.name
+        self.max_tokens = session.specs[0].dims[1]
+        self.max_keep = min(max_keep, self.max_tokens)
+        logits = session.graph.values[session.graph.outputs[0]]
+        assert isinstance(logits, TensorValue)
+        self.vocab_size = logits.dims[-1]
+
+    def launch(
+        self,
+        tokens: Sequence[int] | None,
+        position: int,
+        keep: int = 1,
+        settings: np.ndarray = GREEDY,
+        logits: bool = False,
+    ) -> Any:
+        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
+        if self.takes_keep:
+            given.append(np.array([keep]))
+        given.append(settings)
+        fitting = [
+            g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, self.session.specs, strict=True)
+        ]
+        want = () if keep == 0 else (0, 1) if logits else (1,)
+        return keep, self.session.launch(fitting, want, feed={1: 0} if keep == 1 else {})
+
+    def collect(self, ticket: Any) -> Step:
+        keep, launched = ticket
+        outputs = self.session.collect(launched)
+        if not outputs:
+            return Step(np.zeros(0, np.int64), None)
+        ids = outputs[-1].reshape(-1)[-keep:]
+        return Step(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
+
+    def device_bytes(self) -> dict[str, int]:
+        return self.session.device_bytes()
+
+    def save(self, length: int) -> list[np.ndarray]:
+        return [array[:, :length].copy() for array in self.session.read_state()]
+
+    def restore(self, saved: Sequence[np.ndarray]) -> None:
+        whole = self.session.read_state()
+        if [s.shape[2:] for s in saved] != [w.shape[2:] for w in whole] or any(
+            s.shape[1] > self.context for s in saved
+        ):
+            raise InputError("the saved state is of another model or a longer context")
+        for array, part in zip(whole, saved, strict=True):
+            array[:, : part.shape[1]] = part
+        self.session.write_state(whole)
+
+
+class MethodDecoder:
+    """A program of several parts, or without a KV cache: called whole, ids chosen on the host."""
+
+    def __init__(self, method: Method, *, context: int, cached: bool) -> None:
+        self.method, self.cached = method, cached
+        self.device = "host"
+        self.context = context
+        self.max_tokens = method.inputs[0].dims[1]
+        self.max_keep = 1
+        self.vocab_size = method.outputs[0].dims[-1]
+        self._history: list[int] = []
+        self._chosen = 0
+
+    def launch(
+        self,
+        tokens: Sequence[int] | None,
+        position: int,
+        keep: int = 1,
+        settings: np.ndarray = GREEDY,
+        logits: bool = False,
+    ) -> Any:
+        new = [self._chosen] if tokens is None else list(tokens)
+        self._history[position:] = new
+        if keep == 0 and not self.cached:
+            return Step(np.zeros(0, np.int64), None)
+        if self.cached:
+            (out,) = self.method(_row(new), np.array([position]))
+        else:
+            (out,) = self.method(_row(self._history))
+        last = out.reshape(-1, self.vocab_size)[-1]
+        self._chosen = sample(last.astype(np.float64), *settings.astype(np.float64).tolist())
+        return Step(np.array([self._chosen]), last[None] if logits else None)
+
+    def collect(self, ticket: Any) -> Step:
+        step: Step = ticket
+        return step
+
+    def device_bytes(self) -> dict[str, int]:
+        return {}
+
+    def save(self, length: int) -> list[np.ndarray]:
+        if self.cached:
+            raise UnsupportedError("the state of a program of several parts cannot be saved")
+        return [np.array(self._history[:length])]
+
+    def restore(self, saved: Sequence[np.ndarray]) -> None:
+        self._history = saved[0].tolist()
+
+
+def _row(tokens: Sequence[int]) -> np.ndarray:
+    return np.array([tokens], np.int64)
+
+
+def open_gguf(
+    path: str | os.PathLike[str],
+    context: int | None,
+    max_tokens: int,
+    device: str | int | None,
+    progress: Progress | None,
+) -> tuple[Decoder, dict[str, Any]]:
+    """A GGUF model, and the metadata that its tokenizer is in."""
+    file = read_gguf(path)
+    trained = int(file.get("context_length", DEFAULT_CONTEXT))
+    context = min(trained, DEFAULT_CONTEXT) if context is None else context
+    if not 1 <= context <= trained:
+        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    graph = build_graph(file, context, min(max_tokens, context))
+    session = build_session(graph, choose_device(device), [True, False, False, False], INPUTS, progress)
+    return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
+
+
+def open_pte(program: Program, progress: Progress | None = None) -> Decoder:
+    """A program whose method `forward` takes tokens, and a position if it has a KV cache."""
+    info = program.methods.get("forward")
+    if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
+        raise UnsupportedError(f"{program.file.path.name} has no method forward(tokens, input_pos)")
+    cached = len(info.inputs) == 2
+    longest = info.inputs[0].dims[1]
+    context = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
+    graph = program.single_graph("forward")
+    if graph is None or not cached:
+        return MethodDecoder(program.method("forward"), context=context if cached else longest, cached=cached)
+    dynamic = [spec.dynamic for spec in info.inputs]
+    names = ["tokens", "input_pos", "settings"]
+    session = build_session(with_choice(graph), choose_device(program.device), [*dynamic, False], names, progress)
+    every = len(info.outputs[0].dims) == 3  # logits of every token, not of the last one only
+    return GraphDecoder(session, context=context, max_keep=longest if every else 1, takes_keep=False)
+
+
+def with_choice(graph: Graph) -> Graph:
+    """The graph with one more input, the settings, and one more output, the ids chosen from its logits."""
+    logits = graph.values[graph.outputs[0]]
+    assert isinstance(logits, TensorValue)
+    settings = TensorValue(len(graph.values), (SETTINGS,), "float32", "float32")
+    ids = TensorValue(len(graph.values) + 1, logits.dims[:-1], "int32", "int32")
+    call = OpCall(len(graph.calls), "hightide.sample.default", (logits.id, settings.id, ids.id))
+    return replace(
+        graph,
+        values=(*graph.values, settings, ids),
+        calls=(*graph.calls, call),
+        inputs=(*graph.inputs, settings.id),
+        outputs=(logits.id, ids.id),
+    )

@@ -1,0 +1,25 @@
+"""One file per architecture, named as GGUF names it: `llama.py` builds `general.architecture: llama`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.gguf import GgufFile
+from hightide.graph.graph import Graph
+from hightide.llm.models.builder import ModelBuilder
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
+
+
+def build_graph(file: GgufFile, context: int, max_tokens: int) -> Graph:
+    """The decoder of a GGUF file: (tokens, input_pos, keep, settings) -> (logits, ids)."""
+    if file.architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise UnsupportedError(f"{file.path} is a {file.architecture or 'nameless'} model; known are {known}")
+    try:
+        builder = ModelBuilder(file, context, max_tokens)
+        logits = import_module(f"hightide.llm.models.{file.architecture}").build(builder)
+        return builder.finish(logits)
+    except InputError as error:  # an op refuses the dims of its weights
+        raise ProgramError(f"{file.path} does not fit together: {error}") from None

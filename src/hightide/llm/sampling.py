@@ -1,0 +1,98 @@
+"""How the next token is chosen: the caller's settings, and what needs the logits on the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hightide.errors import InputError
+from hightide.ops.sampling.op import sample
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Temperature first, then top-k, top-p and min-p; penalties and biases before all of them."""
+
+    temperature: float = 0.0  # 0: always the likeliest token
+    top_k: int = 0  # 0: no limit
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logprobs: int = 0  # how many alternatives to report
+
+    def __post_init__(self) -> None:
+        limits = {
+            "temperature": self.temperature >= 0,
+            "top_k": self.top_k >= 0,
+            "top_p": 0 < self.top_p <= 1,
+            "min_p": 0 <= self.min_p <= 1,
+            "repetition_penalty": self.repetition_penalty > 0,
+            "logprobs": self.logprobs >= 0,
+        }
+        for name, fine in limits.items():
+            if not fine:
+                raise InputError(f"{name} cannot be {getattr(self, name)}")
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the device can choose: nothing depends on earlier tokens, nothing else is to be reported."""
+        return (
+            self.repetition_penalty == 1
+            and not self.presence_penalty
+            and not self.frequency_penalty
+            and not self.logit_bias
+            and not self.logprobs
+        )
+
+    def settings(self, draw: float) -> np.ndarray:
+        """As `hightide.sample` takes them."""
+        return np.array([self.temperature, self.top_k, self.top_p, self.min_p, draw], np.float32)
+
+    def choose(self, logits: np.ndarray, before: Sequence[int], draw: float) -> Choice:
+        """The next token on the host; `before` are the tokens that penalties count."""
+        adjusted = self._adjusted(logits.astype(np.float64), before)
+        token = sample(adjusted, *self.settings(draw).astype(np.float64).tolist())
+        if not self.logprobs:
+            return Choice(token)
+        logprobs = adjusted - adjusted.max()
+        logprobs -= np.log(np.exp(logprobs).sum())
+        likeliest = np.argsort(-logprobs, kind="stable")[: self.logprobs]
+        return Choice(token, float(logprobs[token]), tuple((int(i), float(logprobs[i])) for i in likeliest))
+
+    def _adjusted(self, logits: np.ndarray, before: Sequence[int]) -> np.ndarray:
+        for token, bias in self.logit_bias.items():
+            if not 0 <= token < len(logits):
+                raise InputError(f"logit_bias names token {token}; there are 0..{len(logits) - 1}")
+            logits[token] += bias
+        counts = Counter(before)
+        if counts:
+            seen = np.fromiter(counts.keys(), np.int64)
+            times = np.fromiter(counts.values(), np.float64)
+            scaled = np.where(
+                logits[seen] > 0, logits[seen] / self.repetition_penalty, logits[seen] * self.repetition_penalty
+            )
+            logits[seen] = scaled - self.presence_penalty - self.frequency_penalty * times
+        return logits
+
+
+@dataclass(frozen=True)
+class Choice:
+    token: int
+    logprob: float | None = None
+    alternatives: tuple[tuple[int, float], ...] = ()
+
+
+def find_draft(tokens: Sequence[int], most: int, longest: int = 3) -> list[int]:
+    """Prompt lookup: what followed the last occurrence of the newest n-gram, at most `most` tokens."""
+    for n in range(min(longest, len(tokens) - 1), 0, -1):
+        tail = list(tokens[-n:])
+        for start in range(len(tokens) - n - 1, -1, -1):
+            if list(tokens[start : start + n]) == tail:
+                return list(tokens[start + n : start + n + most])
+    return []

@@ -1,0 +1,324 @@
+"""Text to token ids and back, from the vocabulary that comes with a model.
+
+The merging is done by the `tokenizers` package; what is here reads the vocabulary files, says which ids are
+special, and spells tokens as bytes, so that text can be streamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.llm.pretokenizers import (
+    BYTE_TOKEN,
+    BYTES,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    USER_DEFINED,
+    Pieces,
+    byte_level,
+    pretokenizer,
+    read_llama2c,
+    read_sentencepiece,
+    read_tiktoken,
+    sentencepiece,
+    token_ids,
+)
+
+# Tokens that end an answer, whatever their file says of them (after llama.cpp's list) ...
+END_NAMES = re.findall(
+    r"\S+",
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|endoftext|> <|end_of_text|> <|eom_id|> <end_of_turn> "
+    "<end_of_utterance> <turn|> <｜end▁of▁sentence｜> <|fim_pad|> <|repo_name|> <|file_sep|>",
+)
+# ... and those that may also be plain text, such as markup, and so must not be of type NORMAL.
+END_NAMES_IF_SPECIAL = ["</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]"]
+
+# The special tokens of Llama 3.1 and later, in the order of their ids, which its tiktoken file lacks.
+LLAMA3_SPECIAL = re.findall(
+    r"\S+",
+    "<|begin_of_text|> <|end_of_text|> <|reserved_special_token_0|> <|reserved_special_token_1|> "
+    "<|finetune_right_pad_id|> <|step_id|> <|start_header_id|> <|end_header_id|> <|eom_id|> <|eot_id|> "
+    "<|python_tag|> <|image|>",
+) + [f"<|reserved_special_token_{i}|>" for i in range(2, 246)]
+
+_TIKTOKEN_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    backend: tokenizers.Tokenizer
+    byte_level: bool  # tokens are spelled in GPT-2's byte alphabet; else as SentencePiece does: ▁, <0x0A>
+    vocab_size: int
+    control: frozenset[int]  # special tokens, which text shows only on request
+    literal: frozenset[int]  # tokens spelled as they are: the special and the user-defined ones
+    bos_id: int | None = None
+    eos_ids: tuple[int, ...] = ()  # every id that ends an answer, the model's own eos first
+    add_bos: bool = False
+    space_prefix: bool = False  # encoding puts a space before the text, decoding takes it away
+    chat_template: str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
+        """`special`: names of special tokens in the text stand for them, else they are plain text.
+        `bos`: begin with the BOS token; by default if the model wants it and the text does not have it."""
+        try:
+            with self._lock:  # the switch belongs to the backend, not to the call
+                self.backend.encode_special_tokens = not special
+                ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        except (TypeError, UnicodeError):
+            raise InputError("text to encode must be a string of whole Unicode characters") from None
+        if bos is None:
+            bos = self.add_bos and ids[:1] != [self.bos_id]
+        if not bos:
+            return ids
+        if self.bos_id is None:
+            raise InputError("this tokenizer has no BOS token")
+        return [self.bos_id, *ids]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False, continues: bool = False) -> str:
+        """`special`: show special tokens. `continues`: the ids follow other text, so a first space is part of it."""
+        data = bytearray()
+        start = self.space_prefix and not continues
+        for token_id in ids:
+            piece = self.piece(token_id)
+            if token_id in self.control:
+                data += piece if special else b""
+            else:
+                data += piece.removeprefix(b" ") if start else piece
+                start = False
+        return data.decode("utf-8", "replace")
+
+    def token(self, token_id: int) -> str:
+        """The token as the vocabulary spells it."""
+        if not 0 <= token_id < self.vocab_size:
+            raise InputError(f"token {token_id} is outside the vocabulary of {self.vocab_size}")
+        return self.backend.id_to_token(token_id) or ""  # some vocabularies have gaps
+
+    def piece(self, token_id: int) -> bytes:
+        """The bytes of a token; they may be part of a character."""
+        token = self.token(token_id)
+        if self.byte_level:
+            if token_id in self.literal or not BYTES.keys() >= set(token):
+                return token.encode()
+            return bytes(BYTES[character] for character in token)
+        if token_id in self.control:
+            return token.encode()
+        if byte := BYTE_TOKEN.fullmatch(token):
+            return bytes([int(byte[1], 16)])
+        return token.replace("▁", " ").encode()
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """From `tokenizer.json`, `tokenizer.model` (SentencePiece or tiktoken), a GGUF file or a llama2.c `.bin`."""
+        path = Path(path)
+        if is_gguf(path):
+            return cls.from_gguf(read_gguf(path).metadata)
+        if path.suffix == ".json":
+            return _from_json(path)
+        if path.suffix == ".bin":
+            return cls.from_llama2c(path)
+        data = _read(path)
+        if _TIKTOKEN_LINE.match(data):
+            return _from_tiktoken(data, str(path))
+        if data[:1] == b"\x0a":  # a protobuf that begins with a piece
+            return _from_pieces(read_sentencepiece(data, str(path)))
+        raise UnsupportedError(f"{path} is not a tokenizer: neither tokenizer.json, tokenizer.model, GGUF nor llama2.c")
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
+        """From the fields of a GGUF file as plain Python values."""
+        fields = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
+        model = fields.get("model")
+        tokens = [token or f"[EMPTY_{i}]" for i, token in enumerate(_list(fields, "tokens", str))]
+        types = _list(fields, "token_type", int, len(tokens)) or [NORMAL] * len(tokens)
+        rest: dict[str, Any] = dict(
+            eos_ids=[fields.get(f"{name}_token_id") for name in ("eos", "eot", "eom")],
+            chat_template=fields.get("tokenizer.chat_template"),
+            swallow_space="phi-3" in str(fields.get("general.name")).lower().replace("phi3", "phi-3"),
+        )
+        if model == "llama":
+            scores = _list(fields, "scores", (int, float), len(tokens)) or [0.0] * len(tokens)
+            prefix = bool(fields.get("add_space_prefix", True))
+            pieces = Pieces(tokens, scores, types, fields.get("bos_token_id", 1), 2, space_prefix=prefix)
+            return _from_pieces(pieces, add_bos=bool(fields.get("add_bos_token", True)), **rest)
+        if model != "gpt2":
+            raise UnsupportedError(f"the tokenizer model {model!r} is not supported; gpt2 and llama are")
+        pre = pretokenizer(str(fields.get("pre") or "default"))
+        # A token may begin with a space, so the one between the two is looked for behind the first character.
+        cuts = [(merge, merge.find(" ", 1)) for merge in _list(fields, "merges", str)]
+        if any(cut < 0 for _, cut in cuts):
+            raise ProgramError("tokenizer.ggml.merges has an item that is not two tokens with a space between them")
+        backend = byte_level(tokens, [(merge[:cut], merge[cut + 1 :]) for merge, cut in cuts], pre)
+        add_bos = bool(fields.get("add_bos_token", pre.add_bos))
+        return _finish(backend, tokens, types, bos_id=fields.get("bos_token_id"), add_bos=add_bos, **rest)
+
+    @classmethod
+    def from_llama2c(cls, path: str | os.PathLike[str], vocab_size: int | None = None) -> Tokenizer:
+        pieces = read_llama2c(_read(Path(path)), str(path))
+        if vocab_size not in (None, len(pieces.tokens)):
+            raise ProgramError(f"{path} has {len(pieces.tokens)} tokens, the model {vocab_size}")
+        return _from_pieces(pieces)
+
+
+def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos: bool = True, **rest: Any) -> Tokenizer:
+    return _finish(
+        sentencepiece(pieces),
+        pieces.tokens,
+        pieces.types,
+        bos_id=pieces.bos_id,
+        eos_ids=eos_ids if any(i is not None for i in eos_ids) else [pieces.eos_id],
+        add_bos=add_bos,
+        byte_level=False,
+        space_prefix=pieces.space_prefix,
+        **rest,
+    )
+
+
+def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
+    """`tokenizer.model` of Llama 3, whose special tokens follow the others by convention."""
+    tokens, merges = read_tiktoken(data, place)
+    types = [NORMAL] * len(tokens) + [CONTROL] * len(LLAMA3_SPECIAL)
+    bos_id, eos_id = len(tokens), len(tokens) + 1
+    tokens += LLAMA3_SPECIAL
+    backend = byte_level(tokens, merges, pretokenizer("llama-bpe"))
+    return _finish(backend, tokens, types, bos_id=bos_id, eos_ids=[eos_id], add_bos=True)
+
+
+def _finish(
+    backend: tokenizers.Tokenizer,
+    tokens: Sequence[str],
+    types: Sequence[int],
+    *,
+    bos_id: int | None,
+    eos_ids: Sequence[int | None],
+    add_bos: bool,
+    byte_level: bool = True,
+    space_prefix: bool = False,
+    chat_template: str | None = None,
+    swallow_space: bool = False,
+) -> Tokenizer:
+    """Adds the special tokens to the backend, and to the model's own eos the others that end an answer."""
+    for token_id in (bos_id, *eos_ids):
+        if token_id is not None and not (isinstance(token_id, int) and 0 <= token_id < len(tokens)):
+            raise ProgramError(f"the special token {token_id} is outside the vocabulary of {len(tokens)}")
+    special = {token: i for i, token in enumerate(tokens) if types[i] != NORMAL}
+    ends = _end_ids(token_ids(tokens), special, eos_ids)
+    control = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL)}.union(ends)
+    user = {i for i, kind in enumerate(types) if kind == USER_DEFINED} - control
+
+    def added(token_id: int, normalized: bool) -> tokenizers.AddedToken:
+        token = tokens[token_id]
+        # Phi-3's special tokens, but these, swallow the space behind them; GGUF has no field for it.
+        swallows = swallow_space and token not in ("<unk>", "<s>", "<|endoftext|>")
+        return tokenizers.AddedToken(token, normalized=normalized, rstrip=swallows)
+
+    backend.add_special_tokens([added(i, False) for i in sorted(control)])
+    # SentencePiece looks for user-defined pieces in text whose spaces are ▁. Where the backend also puts a
+    # space before the text it would do so to these tokens, so then they are looked for in the raw text.
+    backend.add_tokens([added(i, not byte_level and not space_prefix) for i in sorted(user)])
+    shown = frozenset(control), frozenset(control | user)
+    add_bos = add_bos and bos_id is not None
+    return Tokenizer(backend, byte_level, len(tokens), *shown, bos_id, ends, add_bos, space_prefix, chat_template)
+
+
+def _from_json(path: Path) -> Tokenizer:
+    """`tokenizer.json` of Hugging Face; what it does not say is in the files beside it."""
+    text = _read(path)
+    try:
+        backend = tokenizers.Tokenizer.from_buffer(text)
+        decoder = str(json.loads(text)["decoder"])
+    except Exception as error:  # the package raises no narrower class
+        raise ProgramError(f"{path} is not a tokenizer.json: {error}") from None
+    if "ByteLevel" not in decoder and "▁" not in decoder:
+        raise UnsupportedError(f"{path} spells tokens in an unknown way; byte-level BPE and SentencePiece are read")
+    backend.no_truncation()
+    backend.no_padding()
+    config: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "generation_config.json", "tokenizer_config.json"):
+        config |= _read_json(path.with_name(name))
+    added = backend.get_added_tokens_decoder()
+    special = {token.content: i for i, token in added.items() if token.special}
+    bos_id = _id_of(backend, config.get("bos_token"))
+    eos = config.get("eos_token_id")
+    own = [_id_of(backend, config.get("eos_token")), *(eos if isinstance(eos, list) else [eos])]
+    asked = config.get("add_bos_token")
+    prefixes = backend.encode("a", add_special_tokens=True).ids[:1] == [bos_id]
+    return Tokenizer(
+        backend,
+        byte_level="ByteLevel" in decoder,
+        vocab_size=1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1),
+        control=frozenset(special.values()),
+        literal=frozenset(added),
+        bos_id=bos_id,
+        eos_ids=_end_ids(special, special, [i for i in own if isinstance(i, int)]),
+        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else prefixes),
+        space_prefix="'Strip'" in decoder
+        or ("Metaspace" in decoder and not re.search("'never'|'add_prefix_space': False", decoder)),
+        chat_template=_template_beside(path, config.get("chat_template")),
+    )
+
+
+def _end_ids(ids: Mapping[str, int], special: Mapping[str, int], own: Iterable[int | None]) -> tuple[int, ...]:
+    ends = [i for i in own if i is not None]
+    ends += [ids[name] for name in END_NAMES if name in ids]
+    ends += [special[name] for name in END_NAMES_IF_SPECIAL if name in special]
+    if "<|return|>" in ids and "<|call|>" in ids:  # the harmony format, where <|end|> ends only a message
+        ends = [i for i in ends if i != ids.get("<|end|>")]
+    return tuple(dict.fromkeys(ends))
+
+
+def _list(fields: Mapping[str, Any], name: str, kind: Any, length: int | None = None) -> list[Any]:
+    """An array of a GGUF vocabulary; with `length` one item per token, or [] if the file has none."""
+    items = fields.get(name)
+    if items is None and length is not None:
+        return []
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise ProgramError(f"tokenizer.ggml.{name} is missing, or an array of another type")
+    if length is not None and len(items) != length:
+        raise ProgramError(f"tokenizer.ggml.{name} has {len(items)} items for {length} tokens")
+    return items
+
+
+def _id_of(backend: tokenizers.Tokenizer, token: Any) -> int | None:
+    """The id of a token in a config, where it is a string or {"content": string}."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return backend.token_to_id(text) if isinstance(text, str) else None
+
+
+def _template_beside(path: Path, configured: Any) -> str | None:
+    if isinstance(configured, str):
+        return configured
+    if isinstance(configured, list):  # several, by name
+        named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
+        return named.get("default")
+    beside = path.with_name("chat_template.jinja")
+    return _read(beside).decode("utf-8", "replace") if beside.is_file() else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProgramError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        values = json.loads(_read(path))
+    except ValueError as error:
+        raise ProgramError(f"{path} is not JSON: {error}") from None
+    return values if isinstance(values, dict) else {}

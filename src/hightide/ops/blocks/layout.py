@@ -1,0 +1,102 @@
+"""GGUF's block types as the GPU holds them: the same bits, sorted into planes.
+
+In a file, a block's scales and quants follow each other at odd addresses, and nibbles are interleaved.
+On the GPU each kind of data has a plane of its own over all blocks, in element order, so that kernels
+load whole `vec4<u32>`s. A plane starts at a multiple of 16 bytes; nothing grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from gguf import GGMLQuantizationType, quants
+
+from hightide.formats.blob import Blob
+from hightide.formats.gguf import block_size
+from hightide.graph.values import Dims
+
+Pack = Callable[[np.ndarray], tuple[np.ndarray, ...]]  # [blocks, bytes] -> a plane's bytes for each
+
+
+@dataclass(frozen=True)
+class BlockType:
+    """`planes` are bytes per block, in the order that `pack` gives them."""
+
+    name: str
+    planes: tuple[int, ...]
+    pack: Pack
+    elements: int
+    bytes: int
+
+    def offsets(self, dims: Dims) -> list[int]:
+        """Where each plane of a tensor starts, in bytes; one more for the end."""
+        blocks = math.prod(dims) // self.elements
+        starts = [0]
+        for plane in self.planes:
+            starts.append(starts[-1] + -(-blocks * plane // 16) * 16)
+        return starts
+
+
+def _sequential_nibbles(values: np.ndarray) -> np.ndarray:
+    """[blocks, n] values below 16, two to a byte, the first in the low half."""
+    return values[:, 0::2] | values[:, 1::2] << 4
+
+
+def _halves(data: np.ndarray) -> np.ndarray:
+    """Bytes whose low nibbles come first, then their high nibbles, in runs along the last axis."""
+    split = np.concatenate([data & 15, data >> 4], axis=-1)
+    return _sequential_nibbles(split.reshape(len(data), -1))
+
+
+def _q4_k_nibbles(data: np.ndarray) -> np.ndarray:
+    return _halves(data.reshape(len(data), 4, 32))
+
+
+def _q5_k_bits(data: np.ndarray) -> np.ndarray:
+    """Bit n of byte l belongs to element 32 n + l."""
+    bits = data[:, None, :] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    return np.packbits(bits.reshape(len(data), 256), axis=1, bitorder="little")
+
+
+def _q6_k_pairs(data: np.ndarray) -> np.ndarray:
+    """Bits 2n, 2n+1 of byte l (of 32) belong to element 32 n + l of its half."""
+    pairs = data.reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    pairs = pairs.reshape(len(data), 64, 4)
+    return pairs[..., 0] | pairs[..., 1] << 2 | pairs[..., 2] << 4 | pairs[..., 3] << 6
+
+
+def _q6_k(b: np.ndarray) -> tuple[np.ndarray, ...]:
+    return _halves(b[:, :128].reshape(-1, 2, 64)), _q6_k_pairs(b[:, 128:192]), b[:, 192:208], b[:, 208:]
+
+
+def _whole(b: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (b,)
+
+
+def _types() -> dict[str, BlockType]:
+    forms: dict[str, tuple[tuple[int, ...], Pack]] = {
+        "Q4_0": ((16, 2), lambda b: (_halves(b[:, 2:]), b[:, :2])),
+        "Q4_1": ((16, 4), lambda b: (_halves(b[:, 4:]), b[:, :4])),
+        "Q5_0": ((16, 4, 2), lambda b: (_halves(b[:, 6:]), b[:, 2:6], b[:, :2])),
+        "Q5_1": ((16, 4, 4), lambda b: (_halves(b[:, 8:]), b[:, 4:8], b[:, :4])),
+        "Q8_0": ((32, 2), lambda b: (b[:, 2:], b[:, :2])),
+        "Q4_K": ((128, 16), lambda b: (_q4_k_nibbles(b[:, 16:]), b[:, :16])),
+        "Q5_K": ((128, 32, 16), lambda b: (_q4_k_nibbles(b[:, 48:]), _q5_k_bits(b[:, 16:48]), b[:, :16])),
+        "Q6_K": ((128, 64, 16, 2), _q6_k),
+        "F16": ((2,), _whole),
+        "BF16": ((2,), _whole),
+    }
+    return {name: BlockType(name, planes, pack, *block_size(name)) for name, (planes, pack) in forms.items()}
+
+
+BLOCK_TYPES = _types()
+
+
+def dequantize(data: Blob, kind: str, dims: Dims) -> np.ndarray:
+    """The float32 weights that blocks stand for."""
+    elements, size = block_size(kind)
+    rows = np.frombuffer(data.view(), np.uint8).reshape(*dims[:-1], dims[-1] // elements * size)
+    return quants.dequantize(rows, GGMLQuantizationType[kind])

@@ -1,0 +1,28 @@
+// out[i] = row indices[i] of a table in blocks of a GGUF type; this part of it has the rows first .. first + rows - 1.
+// One thread per eight elements. Indices given by the caller were checked; others are clamped into the table.
+struct Params {
+    count: u32, blocks: u32, first: i32, rows: i32, all_rows: i32,
+    plane1: u32, plane2: u32, plane3: u32,   // where planes start, in words
+}
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(4) var<storage, read> indices: array<i32>;
+@group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;
+$UNPACK
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = group_number(group, groups) * 64u + lane;
+    let j = i % 4u;
+    let b = i / 4u % params.blocks;
+    let number = i / 4u / params.blocks;
+    if (number >= params.count) { return; }
+    let row = clamp(indices[number], 0, params.all_rows - 1) - params.first;
+    if (row < 0 || row >= params.rows) { return; }
+    let at = u32(row) * params.blocks + b;
+    let block = open_block(at);
+    let weights = eight(at, block, j);
+    let scale = select(block.scale.zw, block.scale.xy, vec2<bool>(j < 2u));
+    out[i * 2u] = weights.low * scale.x + scale.y;
+    out[i * 2u + 1u] = weights.high * scale.x + scale.y;
+}

@@ -1,0 +1,57 @@
+"""The next token, chosen on the GPU: a step brings back an id, not the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from hightide.errors import InputError
+from hightide.graph.values import Dims
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+
+SAMPLE = kernel("sampling/sample.wgsl")
+SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
+LANES = 256
+
+
+@op("hightide.sample.default")
+class Sample(Op):
+    """An id per row of logits. Temperature 0 takes the largest (the first of equal ones)."""
+
+    def outputs(self, ctx: Context, logits: Tensor, settings: Tensor) -> list[Dims]:
+        if settings.dims != (SETTINGS,) or not logits.width:
+            raise InputError(f"sampling takes {SETTINGS} settings and logits, not {list(settings.dims)}")
+        return [logits.dims[:-1]]
+
+    def plan(self, ctx: Context, logits: Tensor, settings: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
+        require_dtype("f32", logits, settings)
+        require_dtype("i32", out)
+        params = (logits.rows, logits.width, ceil_div(logits.width, LANES))
+        yield Dispatch(SAMPLE, groups=logits.rows, params=params, reads=(logits, settings), writes=(out,))
+
+    def reference(self, logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
+        rows = logits.reshape(-1, logits.shape[-1])
+        ids = [sample(row, *settings.tolist()) for row in rows]
+        return np.array(ids, np.int32).reshape(logits.shape[:-1])
+
+
+def sample(logits: np.ndarray, temperature: float, top_k: float, top_p: float, min_p: float, draw: float) -> int:
+    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters."""
+    if temperature <= 0:
+        return int(logits.argmax())
+    weights = np.exp((logits - logits.max()) / temperature)
+    keep = np.ones(len(logits), bool)
+    if 0 < top_k < len(logits):
+        keep &= logits >= np.partition(logits, -int(top_k))[-int(top_k)]
+    if top_p < 1:
+        order = np.argsort(-logits, kind="stable")
+        order = order[keep[order]]
+        reached = np.cumsum(weights[order])
+        last = np.searchsorted(reached, top_p * reached[-1])
+        keep &= logits >= logits[order[min(last, len(order) - 1)]]
+    keep &= weights >= min_p
+    kept = np.where(keep, weights, 0)
+    running = np.cumsum(kept)
+    chosen = int(np.searchsorted(running, draw * running[-1], side="right"))
+    return min(chosen, int(np.flatnonzero(keep)[-1]))

@@ -1,0 +1,25 @@
+"""What all tests share: the device (without an adapter its tests are skipped, and say so), stable examples."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from hightide.gpu.device import Device, adapters, find_adapter, open_device
+
+settings.register_profile("stable", derandomize=True, database=None, deadline=None)
+settings.load_profile("stable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "device" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def device() -> Device:
+    """The best adapter's, shared by all tests of a process: as every program shares it."""
+    if not adapters():
+        pytest.skip("no WebGPU adapter")
+    return open_device(find_adapter(None))

@@ -1,0 +1,51 @@
+"""The op tests can fail: a fault planted in a kernel is caught by the case that uses it."""
+
+from __future__ import annotations
+
+import pytest
+from op_cases import CASES
+from op_runner import follow_levels
+
+from hightide.gpu.device import Device
+from hightide.gpu.pipelines import shader_source
+from hightide.ops.contract import Kernel
+
+CASE = {case.name: case for case in CASES}
+# name: (case, text of its kernel, what replaces it)
+FAULTS = {
+    "a row beyond the live length": ("rms_norm", "let start = row *", "let start = (row + 1u) *"),
+    "an element past the row": ("rms_norm_odd", "var i = lane; i < params.width;", "var i = lane; i <= params.width;"),
+    "an element past the live row": (
+        "softmax_live",
+        "var i = lane; i < params.size;",
+        "var i = lane; i <= params.size;",
+    ),
+    "a wrong stride": ("softmax_middle", "vector % params.stride;", "vector % params.size;"),
+    "the last elements left out": ("relu", "if (i * 4u >= params.numel)", "if (i * 4u + 4u >= params.numel)"),
+    "twice the stride": ("permute", "from_at += index *", "from_at += 2 * index *"),
+    "a slice that ignores the position": ("slice_position", "live_int(params.live_value, params.live_slot)", "0"),
+    "a cache that ignores the position": ("update_cache", "params.tokens + u32(", "params.tokens + 0u * u32("),
+    "a key from the future": ("sdpa_cache_gqa", "min(keys, p + 1u)", "min(keys, p + 2u)"),
+    "the present key hidden": ("sdpa_cache_mqa", "min(keys, p + 1u)", "min(keys, max(p, 1u))"),
+    "the scale of another group": ("q4", "let s = g * params.scale_row;", "let s = 0u * params.scale_row;"),
+    "nibbles swapped": ("q4_one_group", "vec4<u32>(0u, 4u, 8u, 12u)", "vec4<u32>(4u, 0u, 12u, 8u)"),
+    "the last row left out": ("q4_bias", "if (row + u32(r) < params.m)", "if (row + u32(r) + 1u < params.m)"),
+    "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
+    "the wrong row of a table": ("embedding_q4", "i32(params.rows) - 1));", "i32(params.rows) - 2));"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught(fault: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, text, instead = FAULTS[fault]
+    planted = []
+
+    def faulty(kernel: Kernel) -> str:
+        source = shader_source(kernel)
+        planted.append(text in source)
+        return source.replace(text, instead)
+
+    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", faulty)
+    with pytest.raises(AssertionError, match=name):
+        follow_levels(CASE[name], Device(device.adapter))  # a device of its own: kernels are compiled once per device
+    assert any(planted), "the kernel's text has changed: plant the fault anew"

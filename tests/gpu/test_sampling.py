@@ -1,0 +1,62 @@
+"""Tokens chosen on the GPU: greedy exactly, sampled with the frequencies that the reference gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hightide.gpu.device import Device
+from hightide.graph.builder import GraphBuilder
+from hightide.ops.sampling.op import sample
+from hightide.session import GpuSession
+
+
+def sampler(device: Device, width: int) -> GpuSession:
+    b = GraphBuilder()
+    logits, settings = b.input((1, 8, width)), b.input((5,))
+    return GpuSession(b.graph(b.call("hightide.sample.default", logits, settings, dtype="int32")), device)
+
+
+@pytest.mark.parametrize("width", [1, 5, 255, 256, 1000, 4099])
+def test_temperature_zero_takes_the_first_largest(width: int, device: Device) -> None:
+    session = sampler(device, width)
+    rng = np.random.default_rng(1)
+    for rows in (8, 1, 3):
+        logits = rng.integers(-9, 9, (1, rows, width)).astype(np.float32)  # with many ties
+        session.poison()
+        (ids,) = session.run([logits, np.zeros(5, np.float32)])
+        np.testing.assert_array_equal(ids, logits.argmax(-1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [(1.0, 0, 1, 0), (0.7, 5, 1, 0), (1.3, 0, 0.6, 0), (1.0, 0, 1, 0.2), (0.9, 40, 0.8, 0.05), (1e-3, 0, 1, 0)],
+)
+def test_a_draw_picks_the_token_that_the_reference_picks(settings: tuple[float, ...], device: Device) -> None:
+    session = sampler(device, 1000)
+    rng = np.random.default_rng(2)
+    differ = 0
+    for _ in range(60):
+        logits = rng.normal(size=(1, 1, 1000)).astype(np.float32) * 3
+        draw = rng.uniform()
+        (ids,) = session.run([logits, np.array([*settings, draw], np.float32)])
+        differ += int(ids[0, 0]) != sample(logits[0, 0].astype(np.float64), *settings, np.float32(draw))
+    assert differ <= 1  # a draw may fall on the other side of a boundary in float32
+
+
+def test_filters_keep_what_they_say(device: Device) -> None:
+    session = sampler(device, 300)
+    rng = np.random.default_rng(3)
+    logits = rng.permutation(300).astype(np.float32)[None, None] / 10
+    order = np.argsort(-logits[0, 0])
+    for top_k, allowed in ((1, 1), (3, 3)):
+        seen = {
+            int(session.run([logits, np.array([5, top_k, 1, 0, u], np.float32)])[0][0, 0]) for u in rng.uniform(size=40)
+        }
+        assert seen <= set(order[:allowed].tolist())
+    weights = np.exp(logits[0, 0] - logits.max())
+    allowed = set(np.flatnonzero(weights >= 0.5).tolist())
+    seen = {
+        int(session.run([logits, np.array([1, 0, 1, 0.5, u], np.float32)])[0][0, 0]) for u in np.linspace(0, 0.999, 40)
+    }
+    assert seen == allowed

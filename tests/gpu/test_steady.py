@@ -1,0 +1,186 @@
+"""Counted, not timed: what a steady step does on the host, and that cost follows the live shape."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from llamas import MAX_TOKENS, call, llama_session, small_llama
+from schedules import INDEX, PROGRAMS
+from wgpu.backends.wgpu_native._helpers import generate_report
+
+from hightide.explain import explain
+from hightide.gpu.device import Device
+from hightide.gpu.recorder import Recorder
+from hightide.graph.symbols import evaluate
+from hightide.levels import MaxElements
+from hightide.plan import Plan, Planner
+from hightide.program import load
+from hightide.session import GpuSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
+STEP_BYTES = 256  # the most a steady step may write besides its inputs
+
+
+def native_objects() -> dict[str, int]:
+    """wgpu-native's own count of what it holds for us, by kind."""
+    return {kind: n["kept"] for kind, n in generate_report()["hub"].items()}
+
+
+class Writes:
+    """Every write to the GPU, by buffer, whichever way it goes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes: Counter[int] = Counter()
+        for owner in (Recorder, Device):
+            monkeypatch.setattr(owner, "write", self._counting(owner.write))
+
+    def _counting(self, write: Any) -> Any:
+        def counted(owner: Any, buffer: Any, offset: int, data: Any) -> None:
+            self.bytes[id(buffer)] += memoryview(data).nbytes
+            write(owner, buffer, offset, data)
+
+        return counted
+
+
+def test_a_steady_decode_step_creates_no_gpu_object(device: Device) -> None:
+    session = llama_session(device)
+    session.run(call(9, 0))
+    for position in range(9, 12):  # the commands of the third are encoded ahead
+        session.run(call(1, position))
+    gc.collect()
+    created, kept, planned = device.created, native_objects(), session.levels.planned
+    for position in range(12, 62):
+        session.run(call(1, position))
+        assert device.created == created and native_objects() == kept, f"position {position}"
+    assert session.levels.planned == planned
+
+
+def test_commands_and_memory_do_not_leak(device: Device) -> None:
+    """Not over jumps of level and position, which find their step encoded ahead in vain, nor over sessions."""
+    gc.collect()
+    device.flush()
+    before = native_objects()
+    for _ in range(3):
+        session = llama_session(device)
+        for position in range(1, 75):  # attention's grid grows at 64 keys
+            session.run(call(1, position))
+            if position % 10 == 0:
+                session.run(call(5, 0))
+            if position % 7 == 0:
+                session.run(call(1, 79 - position))
+            assert native_objects()["commandBuffers"] - before["commandBuffers"] <= 1
+        del session
+        gc.collect()
+    device.flush()
+    after = native_objects()
+    for kind in ("buffers", "bindGroups", "commandBuffers", "commandEncoders"):
+        assert after.get(kind, 0) == before.get(kind, 0), kind
+
+
+@pytest.mark.parametrize("name", ["llama_gqa", "qwen3", "llama_fp16", "llama_e8"])
+def test_a_steady_decode_step_writes_few_bytes_besides_its_inputs(
+    name: str, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = load(PROGRAMS / f"{name}.pte").method()
+    session = forward.sessions[-1]
+    assert isinstance(session, GpuSession)
+    for position in range(3):
+        forward([[1]], [position])
+    inputs = {id(session._own[i]) for i in session.graph.inputs if i in session._own}
+    for position in range(3, INDEX[name]["context"]):  # also where a grid that follows the position changes
+        writes = Writes(monkeypatch)
+        forward([[position]], [position])
+        monkeypatch.undo()
+        assert sum(n for buffer, n in writes.bytes.items() if buffer not in inputs) <= STEP_BYTES
+        assert sum(n for buffer, n in writes.bytes.items() if buffer in inputs) <= 16 + 4 * 64  # llama_e8 gives a row
+
+
+def test_a_symint_is_written_only_when_it_changed(device: Device) -> None:
+    session = llama_session(device)
+    session.run(call(1, 5))
+    written = session.counters.symint_bytes
+    session.run(call(1, 5, seed=1))
+    assert session.counters.symint_bytes == written
+    session.run(call(1, 6))
+    assert 4 <= session.counters.symint_bytes - written <= 12  # the position, and the end that follows it
+
+
+@pytest.mark.parametrize("name", [None, *(n for n, e in INDEX.items() if e.get("max_s", 1) > 1)])
+def test_every_route_that_any_level_takes_exists_after_build(name: str | None, device: Device) -> None:
+    """All S in 1..max; the graph's own example has two layers, the committed programs all their forms."""
+    if name is None:
+        session = llama_session(device)
+        calls = [call(tokens, 0) for tokens in range(1, MAX_TOKENS + 1)]
+        run = session.run
+    else:
+        program = load(PROGRAMS / f"{name}.pte")
+        forward, entry = program.method(), INDEX[name]
+        calls = [[np.ones((1, tokens), np.int64), np.array([0])] for tokens in range(1, entry["max_s"] + 1)]
+        calls = [inputs[: len(forward.inputs)] for inputs in calls]
+
+        def run(inputs: Any) -> Any:
+            return forward(*inputs)
+
+    gc.collect()
+    created, kept = device.created, native_objects()
+    for inputs in calls:
+        run(inputs)
+        assert device.created == created, f"S = {inputs[0].shape[1]}"
+    assert {**native_objects(), "commandBuffers": 0} == {**kept, "commandBuffers": 0}
+
+
+def test_every_route_of_two_dims_that_vary_exists_after_build(device: Device) -> None:
+    forward = load(PROGRAMS / "two_dims.pte").method()
+    created = device.created
+    for batch, rows in product(range(1, 5), (*range(1, 8), 32, 33)):
+        forward(np.ones((batch, rows, 16), np.float32))
+        assert device.created == created, (batch, rows)
+
+
+# ---- cost follows the live shape
+
+
+def planned(max_tokens: int, tokens: int, context: int = 2048) -> Plan:
+    graph = small_llama(max_tokens, context, layers=1)
+    return Planner(graph).plan(((1, tokens), (1,)), MaxElements(7))
+
+
+def dispatches(plan: Plan) -> list[Any]:
+    return [(s.dispatch.kernel, s.dispatch.groups, s.dispatch.params) for s in plan.steps]
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 13, 64])
+def test_a_plan_is_that_of_a_graph_built_for_just_its_length(tokens: int) -> None:
+    """Kernels, grids and parameters of S tokens do not know of the 2048 that the graph allows."""
+    assert dispatches(planned(2048, tokens)) == dispatches(planned(tokens, tokens))
+
+
+def test_a_session_for_2048_dispatches_one_token_as_a_session_for_one(device: Device) -> None:
+    wide, narrow = (llama_session(device, small_llama(n, 2048, layers=1)) for n in (2048, 1))
+    for position in (0, 5, 63, 64, 1000, 2047):
+        inputs = call(1, position)
+        a, b = explain(wide, inputs), explain(narrow, inputs)
+        assert [(r.route, r.dims, r.grid, r.bytes) for r in a.rows] == [
+            (r.route, r.dims, r.grid, r.bytes) for r in b.rows
+        ]
+        got, expected = wide.run(inputs)[0], narrow.run(inputs)[0]
+        assert got.tobytes() == expected.tobytes()
+
+
+def groups(plan: Plan) -> int:
+    return sum(max(0, evaluate(step.dispatch.groups, MaxElements(7))) for step in plan.steps)
+
+
+def test_the_number_of_workgroups_follows_the_live_length() -> None:
+    """It grows with S, at most in proportion to it, and not at all with the max."""
+    lengths = (1, 2, 4, 16, 64, 256)
+    costs = [groups(planned(256, n)) for n in lengths]
+    assert costs == [groups(planned(2048, n)) for n in lengths]
+    assert costs == sorted(set(costs))
+    assert costs[-1] <= costs[0] * 256
+    assert costs[0] * 10 < costs[-1]

@@ -1,0 +1,160 @@
+"""Each architecture against transformers: logits of all tokens, from one session, in chunks of any size.
+
+make_gguf.py made the files, and the goldens from their dequantised weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from decode import all_logits, error_of_range, exact_session, gpu_session, graph_in_parts, step
+
+from hightide.formats.gguf import GgufFile, read_gguf
+from hightide.gpu.device import Device
+from hightide.llm.models import ARCHITECTURES, build_graph
+from hightide.llm.models.builder import MAX_KEEP
+from hightide.session import GpuSession
+
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("*.gguf"))
+CONTEXT, SHORT_CONTEXT, MAX_TOKENS = 48, 24, MAX_KEEP
+# Transformers takes norms, softmax and angles in float32 whatever the weights are in: 1e-6 of the range, measured.
+ON_CPU, ON_GPU = 1e-5, 1e-4
+CHUNKS = {
+    "odd": (7, 1, 13, 2, 1, 1, 3, 16),
+    "one by one": (1,) * CONTEXT,
+    "whole": (MAX_TOKENS,) * 3,
+}
+# (context, name of the golden); a model whose rotary factors depend on the context has two.
+CASES = [(name, CONTEXT, "logits") for name in NAMES] + [("phi3_longrope", SHORT_CONTEXT, "short_logits")]
+
+
+def model(name: str) -> GgufFile:
+    return read_gguf(HERE / f"{name}.gguf")
+
+
+def golden(name: str, which: str = "logits") -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, logits [tokens, vocabulary])"""
+    with np.load(HERE / f"{name}.npz") as arrays:
+        logits = arrays[which]
+        return arrays["tokens"][: len(logits)], logits
+
+
+def changed(file: GgufFile, **fields: Any) -> GgufFile:
+    """The file with other fields of its architecture; None takes one away."""
+    new = {f"{file.architecture}.{key.replace('__', '.')}": value for key, value in fields.items()}
+    metadata = {k: v for k, v in (file.metadata | new).items() if v is not None}
+    return replace(file, metadata=metadata)
+
+
+def test_every_architecture_has_a_model() -> None:
+    assert {model(name).architecture for name in NAMES} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name, context, which", CASES)
+def test_logits_agree_with_transformers_in_float64(name: str, context: int, which: str) -> None:
+    tokens, expected = golden(name, which)
+    graph = build_graph(model(name), context, MAX_TOKENS)
+    for sizes in CHUNKS.values():
+        got = all_logits(exact_session(graph), tokens, sizes)
+        assert error_of_range(got, expected) <= ON_CPU
+
+
+@pytest.mark.parametrize("name, context, which", CASES)
+def test_logits_agree_with_transformers_on_the_gpu(name: str, context: int, which: str, device: Device) -> None:
+    tokens, expected = golden(name, which)
+    session = gpu_session(build_graph(model(name), context, MAX_TOKENS), device)
+    for sizes in CHUNKS.values():  # the second and third over the caches of the one before
+        session.poison()
+        got = all_logits(session, tokens, sizes)
+        assert error_of_range(got, expected) <= ON_GPU
+
+
+# What each model is there for: with the field changed, its logits must be clearly others.
+MATTERS: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {"attention__layer_norm_rms_epsilon": 0.1}),
+    ("llama_tied", {"rope__freq_base": 10_000.0}),
+    ("llama_linear", {"rope__scaling__factor": 1.0}),
+    ("qwen2", {"rope__freq_base": 1000.0}),
+    ("qwen2_yarn", {"rope__scaling__type": "none"}),
+    ("qwen2_yarn", {"rope__scaling__type": "linear"}),
+    ("qwen2_yarn", {"rope__scaling__yarn_attn_factor": 1.0}),
+    ("qwen2_yarn", {"rope__scaling__original_context_length": 256}),
+    ("qwen3", {"rope__freq_base": 10_000.0}),
+    ("gemma3", {"attention__sliding_window": 10}),
+    ("gemma3", {"attention__sliding_window": None}),
+    ("gemma3", {"attention__sliding_window_pattern": 7}),
+    ("gemma3", {"rope__freq_base": 10_000.0}),
+    ("gemma3_scaled", {"rope__freq_base_swa": 10_000.0}),
+    ("gemma3_scaled", {"rope__scaling__factor": 1.0}),
+    ("gemma3_scaled", {"final_logit_softcapping": None}),
+    ("gemma3_global", {"attention__sliding_window": 9}),
+    ("phi3", {"attention__sliding_window": 8}),
+    ("phi3", {"attention__sliding_window": 0}),
+    ("phi3_partial", {"rope__dimension_count": 32}),
+    ("phi3_longrope", {"rope__scaling__attn_factor": 1.0}),
+    ("phi3_longrope", {"rope__scaling__original_context_length": 64}),
+    ("phi3_longrope", {"attention__sliding_window": 0}),
+]
+
+
+@pytest.mark.parametrize("name, fields", MATTERS)
+def test_the_goldens_depend_on_what_they_check(name: str, fields: dict[str, Any]) -> None:
+    tokens, expected = golden(name)
+    graph = build_graph(changed(model(name), **fields), CONTEXT, MAX_TOKENS)
+    assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["whole"]), expected) > 100 * ON_GPU
+
+
+@pytest.mark.parametrize("name, missing", [("llama_llama3", "rope_freqs.weight"), ("qwen2", "blk.1.attn_k.bias")])
+def test_the_goldens_depend_on_optional_tensors(name: str, missing: str) -> None:
+    tokens, expected = golden(name)
+    file = model(name)
+    without = replace(file, tensors={key: tensor for key, tensor in file.tensors.items() if key != missing})
+    got = all_logits(exact_session(build_graph(without, CONTEXT, MAX_TOKENS)), tokens, CHUNKS["whole"])
+    assert len(without.tensors) < len(file.tensors) and error_of_range(got, expected) > 10 * ON_GPU
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_the_last_rows_alone_are_the_same(name: str, device: Device) -> None:
+    tokens, expected = golden(name)
+    session = gpu_session(build_graph(model(name), CONTEXT, MAX_TOKENS), device)
+    for keep in (0, 1, 5):
+        logits, _ = step(session, tokens[:11], 0, keep)
+        assert logits.shape == (keep, expected.shape[1])
+        assert not keep or error_of_range(logits, expected[11 - keep : 11]) <= ON_GPU
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3"])
+def test_weights_in_parts_give_the_same_logits(name: str, device: Device) -> None:
+    file, (tokens, expected) = model(name), golden(name)
+    parted = graph_in_parts(file, CONTEXT, MAX_TOKENS, part_bytes=2048)
+    whole = build_graph(file, CONTEXT, MAX_TOKENS)
+    assert len(parted.values) > len(whole.values)
+    exact = [all_logits(exact_session(graph), tokens, CHUNKS["odd"]) for graph in (parted, whole)]
+    assert error_of_range(*exact) <= 1e-12
+    got = [all_logits(gpu_session(graph, device), tokens, CHUNKS["odd"]) for graph in (parted, whole)]
+    np.testing.assert_array_equal(*got)
+    assert error_of_range(got[0], expected) <= ON_GPU
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gpu_memory_is_the_file_the_caches_and_the_activations(name: str, device: Device) -> None:
+    file = model(name)
+    heads = file.get("attention.head_count")
+    depth = file.get("attention.key_length", file.get("embedding_length") // heads)
+    caches = 2 * file.get("block_count") * CONTEXT * file.get("attention.head_count_kv") * depth * 4
+    used = gpu_session(build_graph(file, CONTEXT, MAX_TOKENS), device).device_bytes()
+    assert used["state"] == caches
+    assert used["weights"] <= 1.15 * file.path.stat().st_size
+
+
+def test_activations_do_not_grow_with_layers(device: Device) -> None:
+    def activations(name: str) -> int:
+        session: GpuSession = gpu_session(build_graph(model(name), CONTEXT, MAX_TOKENS), device)
+        return session.device_bytes()["activations"]
+
+    assert activations("gemma3_27b") <= activations("gemma3")  # 62 layers and 7
