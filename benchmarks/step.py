@@ -12,14 +12,13 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import wgpu
 from llama_graph import llama_graph
 
 from hightide.gpu.device import find_adapter, open_device
-from hightide.session import GpuSession, ReadyPlan
+from hightide.session import GpuSession, Ticket
 
 LAYERS, ROUNDS = 16, 200
 
@@ -29,65 +28,58 @@ def main() -> None:
     graph = llama_graph(dim=64, layers=LAYERS, heads=4, kv_heads=2, hidden=96, vocab=160, max_tokens=64, context=128)
     session = GpuSession(graph, device, dynamic=[True, False])
     tokens, position = np.zeros((1, 1), np.int32), np.array([5], np.int32)
-    session.run([tokens, position])
-    _, ready, env = session._ready([tokens, position])
-    dispatches = len(ready.recording.commands)
+    given = [tokens, position]
+    session.run(given)
+    sample = session.launch(given)
+    session.collect(sample)
+    dispatches = len(sample.recording.commands)
 
-    raw, ahead, classes = [], [], []
+    ours, ahead, theirs = [], [], []
     for _ in range(ROUNDS):
-        raw.append(timed_step(device, lambda: raw_step(session, ready, tokens), lambda: raw_read(session, ready)))
         start = time.perf_counter()
-        session._recorder.encode_ahead(ready.recording, env)
-        ahead.append(time.perf_counter() - start)
-        classes.append(
-            timed_step(device, lambda: class_step(session, ready, tokens), lambda: class_read(session, ready))
-        )
-    ours, hidden, theirs = (statistics.median(samples) / dispatches * 1e6 for samples in (raw, ahead, classes))
+        ticket = session.launch(given)
+        launched = time.perf_counter()
+        session._recorder.encode_ahead(ticket.recording, ticket.env)
+        encoded = time.perf_counter()
+        device.wgpu._poll_wait()
+        idle = time.perf_counter()
+        session.collect(ticket)
+        ours.append(launched - start + time.perf_counter() - idle)
+        ahead.append(encoded - launched)
 
-    known = median(lambda: session.levels.find(((1, 1), (1,)), {}), ROUNDS)
+        start = time.perf_counter()
+        class_step(session, sample, tokens)
+        submitted = time.perf_counter()
+        device.wgpu._poll_wait()
+        idle = time.perf_counter()
+        class_read(session, sample)
+        theirs.append(submitted - start + time.perf_counter() - idle)
+    waits, hides, classes = (statistics.median(samples) / dispatches * 1e6 for samples in (ours, ahead, theirs))
+
+    known = median(lambda: session.levels.find(((1, 1), (1,)), {}, session._prepare), ROUNDS)
     fresh = []
     for length in range(9, 60):
         start = time.perf_counter()
-        session.levels.find(((1, length), (1,)), {})
+        session.levels.find(((1, length), (1,)), {}, session._prepare)
         fresh.append(time.perf_counter() - start)
 
     adapter = device.adapter
     print(f"{adapter.name}, {adapter.driver}, wgpu {wgpu.__version__}, Python {platform.python_version()}")
     print(f"{LAYERS} layers, {dispatches} dispatches, medians of {ROUNDS} rounds in turns")
-    print(f"hightide:        {ours:6.2f} us a dispatch while the GPU waits (write, submit, read back)")
-    print(f"                 {hidden:6.2f} us a dispatch while it works (encoding the next step)")
-    times = f"{theirs / ours:.1f} times the first, {theirs / (ours + hidden):.1f} times both"
-    print(f"wgpu-py classes: {theirs:6.2f} us a dispatch: {times}")
+    print(f"hightide:        {waits:6.2f} us a dispatch while the GPU waits (check, write, submit, read back)")
+    print(f"                 {hides:6.2f} us a dispatch while it works (encoding the next step)")
+    times = f"{classes / waits:.1f} times the first, {classes / (waits + hides):.1f} times both"
+    print(f"wgpu-py classes: {classes:6.2f} us a dispatch: {times}")
     print(f"a known level:   {known * 1e6:6.2f} us")
     print(f"a new level:     {statistics.median(fresh) * 1e3:6.2f} ms")
 
 
-def timed_step(device: Any, step: Callable[[], None], read: Callable[[], object]) -> float:
-    """Seconds of host work: the step up to the submit, then the read once the GPU is idle."""
-    start = time.perf_counter()
-    step()
-    submitted = time.perf_counter()
-    device.wgpu._poll_wait()
-    idle = time.perf_counter()
-    read()
-    return submitted - start + time.perf_counter() - idle
-
-
-def raw_step(session: GpuSession, ready: ReadyPlan, tokens: np.ndarray) -> None:
-    session._recorder.write(session._own[session.graph.inputs[0]], 0, tokens)
-    session._recorder.submit(ready.recording)
-
-
-def raw_read(session: GpuSession, ready: ReadyPlan) -> None:
-    session._recorder.read(ready.recording.copies)
-
-
-def class_step(session: GpuSession, ready: ReadyPlan, tokens: np.ndarray) -> None:
+def class_step(session: GpuSession, ticket: Ticket, tokens: np.ndarray) -> None:
     device = session.device.wgpu
     device.queue.write_buffer(session._own[session.graph.inputs[0]], 0, tokens)
     encoder = device.create_command_encoder()
     compute = encoder.begin_compute_pass()
-    for command, (*_, x, y) in zip(ready.recording.commands, ready.recording.native, strict=True):
+    for command, (*_, x, y) in zip(ticket.recording.commands, ticket.recording.native, strict=True):
         compute.set_pipeline(command.pipeline.handle)
         compute.set_bind_group(0, command.group.handle, [command.params_offset])
         compute.dispatch_workgroups(x, y, 1)
@@ -95,8 +87,8 @@ def class_step(session: GpuSession, ready: ReadyPlan, tokens: np.ndarray) -> Non
     device.queue.submit([encoder.finish()])
 
 
-def class_read(session: GpuSession, ready: ReadyPlan) -> None:
-    for copy in ready.recording.copies:
+def class_read(session: GpuSession, ticket: Ticket) -> None:
+    for copy in ticket.recording.copies:
         session.device.wgpu.queue.read_buffer(copy.source, 0, copy.nbytes)
 
 

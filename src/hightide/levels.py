@@ -122,16 +122,17 @@ Ready = TypeVar("Ready")
 class Levels(Generic[Ready]):
     """The plans of one session by level; the least recently used one goes first.
 
-    `prepare` turns a new plan into what the session replays.
+    `prepare` turns a new plan into what the session replays; it is not kept, so that a session that nobody
+    holds is freed at once.
     """
 
-    def __init__(self, planner: Planner, prepare: Callable[[Plan], Ready], capacity: int = 64) -> None:
-        self.planner, self.prepare, self.capacity = planner, prepare, capacity
+    def __init__(self, planner: Planner, capacity: int = 64) -> None:
+        self.planner, self.capacity = planner, capacity
         self.planned = 0  # how many plans were made
         self._pins: dict[tuple[Dims, ...], tuple[Sym, ...]] = {}  # what else decides a level, by input dims
         self._ready: OrderedDict[tuple[tuple[Dims, ...], tuple[int, ...]], Ready] = OrderedDict()
 
-    def find(self, dims: tuple[Dims, ...], env: Env) -> Ready:
+    def find(self, dims: tuple[Dims, ...], env: Env, prepare: Callable[[Plan], Ready]) -> Ready:
         pins = self._pins.get(dims, ())
         key = (dims, tuple(evaluate(pin, env) for pin in pins))
         ready = self._ready.get(key)
@@ -139,7 +140,7 @@ class Levels(Generic[Ready]):
             self._ready.move_to_end(key)
             return ready
         plan = self.planner.plan(dims, env)
-        ready = self.prepare(plan)
+        ready = prepare(plan)
         self.planned += 1
         if set(plan.pins) - set(pins):
             self._pins[dims] = pins = (*pins, *(pin for pin in plan.pins if pin not in pins))

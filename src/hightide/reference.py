@@ -60,7 +60,7 @@ class CpuSession:
         )
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
-        self.levels: Levels[Plan] = Levels(self.planner, lambda plan: plan, max_levels)
+        self.levels: Levels[Plan] = Levels(self.planner, max_levels)
         root = self.planner.aliases.root
         calls = zip(graph.calls, self.planner.ops, strict=True)
         self._written = {root[call.args[n]] for call, op in calls for n in op.mutates}
@@ -126,7 +126,7 @@ class CpuSession:
         check_count(self.specs, given)
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
-        return inputs, self.levels.find(tuple(array.shape for array in inputs), env), env
+        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, lambda plan: plan), env
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""

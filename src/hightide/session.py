@@ -97,7 +97,7 @@ class GpuSession:
         self.planner = Planner(graph, scratch_limit=device.max_binding)
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
-        self.levels: Levels[ReadyPlan] = Levels(self.planner, self._prepare, max_levels)
+        self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
         self._pipelines = pipelines(device)
         self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
 
@@ -176,7 +176,7 @@ class GpuSession:
             for spec, value in zip(self.specs, given, strict=True)
         ]
         env = InputElements(inputs, self.specs)
-        return inputs, self.levels.find(tuple(array.shape for array in inputs), env), env
+        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, self._prepare), env
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""

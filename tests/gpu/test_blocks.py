@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
+from op_runner import check_blank_parameters
 
 from hightide.formats.blob import Blob
 from hightide.formats.gguf import block_size
@@ -19,7 +20,7 @@ K, MAX_ROWS = 512, 21
 
 def random_blocks(kind: str, rows: int, rng: np.random.Generator) -> np.ndarray:
     """Bytes of `rows` rows: random quants, sane scales."""
-    if kind in ("F16", "BF16"):
+    if kind in ("F32", "F16", "BF16"):
         return quants.quantize(rng.normal(size=(rows, K)).astype(np.float32), GGMLQuantizationType[kind]).view(np.uint8)
     elements, size = block_size(kind)
     data = rng.integers(0, 256, (rows, K // elements, size), dtype=np.uint8)
@@ -57,6 +58,7 @@ def test_a_linear_over_blocks_is_the_product_with_the_dequantised_weight(kind: s
         value = rng.normal(size=(1, rows, K)).astype(np.float32)
         expected = value @ exact.T + bias
         (got,) = session.run([value])
+        check_blank_parameters(session, [value])
         assert np.abs(got - expected).max() <= 2e-6 * np.abs(expected).max()
 
 
@@ -74,6 +76,7 @@ def test_rows_of_a_table_in_blocks_are_exact(kind: str, parts: int, device: Devi
         session.poison()
         picked = rng.integers(0, 19, (1, count)).astype(np.int32)
         (got,) = session.run([picked])
+        check_blank_parameters(session, [picked])
         np.testing.assert_allclose(got, dequantised(kind, data)[picked], rtol=3e-7, atol=1e-9)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tracemalloc
+import weakref
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -305,3 +307,18 @@ def test_elements_past_the_grid_limit_are_all_computed(device: Device) -> None:
     session = GpuSession(b.graph(b.call("aten.neg.default", b.input((count,)))), device)
     x = np.arange(count, dtype=np.float32)
     np.testing.assert_array_equal(session.run([x])[0], -x)
+
+
+def test_a_session_that_nobody_holds_is_freed_at_once(device: Device) -> None:
+    b = GraphBuilder()
+    x = b.input((4, 8))
+    session = GpuSession(b.graph(b.call("aten.relu.default", x)), device)
+    for _ in range(3):
+        session.run([np.zeros((4, 8), np.float32)])
+    held = weakref.ref(session)
+    gc.disable()
+    try:
+        del session
+        assert held() is None
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from op_runner import check_blank_parameters
 
 from hightide.gpu.device import Device
 from hightide.graph.builder import GraphBuilder
@@ -25,6 +26,7 @@ def test_temperature_zero_takes_the_first_largest(width: int, device: Device) ->
         logits = rng.integers(-9, 9, (1, rows, width)).astype(np.float32)  # with many ties
         session.poison()
         (ids,) = session.run([logits, np.zeros(5, np.float32)])
+        check_blank_parameters(session, [logits, np.ones(5, np.float32)])
         np.testing.assert_array_equal(ids, logits.argmax(-1))
 
 

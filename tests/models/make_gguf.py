@@ -4,6 +4,9 @@ Needs `torch==2.13.0`, `transformers` and `gguf`; running the tests needs none o
 model is a random one of transformers, written as llama.cpp's `convert_hf_to_gguf.py` writes it (its rules
 are repeated below, by name), in mixed block types. The dequantised weights go back into the transformers
 model, whose eager attention gives the logits of all tokens: `NAME.npz`.
+
+With all weights in F32, the converter of llama.cpp b21e4de74 wrote the same fields and tensors for each of
+these models (but for a field that `gemma3` leaves out, and the last bit of one of `rope_freqs`).
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ def test_values_that_a_shape_needs_are_levels_of_their_own() -> None:
     table, n = b.constant(np.zeros((64, 4), np.float32)), b.input((1,), "int32")
     start = b.call("et_vk.select_as_symint.default", n, 0, 0)
     rows = b.call("aten.slice_copy.Tensor", table, 0, 0, start, 1, dims=[(64, 4)])
-    levels = Levels(Planner(b.graph(rows)), lambda plan: plan, capacity=2)
+    levels = Levels(Planner(b.graph(rows)), capacity=2)
     made = []
     for value in (5, 5, 7, 5, 9, 7, 5):  # two of them are kept
-        assert levels.find(((1,),), MaxElements(value)).dims[rows.id] == (value, 4)
+        assert levels.find(((1,),), MaxElements(value), lambda plan: plan).dims[rows.id] == (value, 4)
         made.append(levels.planned)
     assert made == [1, 1, 2, 2, 3, 4, 5] and len(levels) == 2
 

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from hightide.cli.adapters import adapters
+from hightide.cli.export import export
 from hightide.cli.run import run
 from hightide.errors import HightideError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(adapters)
+app.command()(export)
 
 
 def main() -> None:

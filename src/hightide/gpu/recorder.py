@@ -124,11 +124,12 @@ class Recorder:
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
         self._last: Recording | None = None  # what ran last
         self._ahead: tuple[Recording, list[tuple[int, int]], Any] | None = None  # (recording, live grids, commands)
-        self._map_status: list[int] = []
+        statuses: list[int] = []
+        self._map_status = statuses
 
         @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
         def mapped(status: int, _message: Any, _userdata1: Any, _userdata2: Any) -> None:
-            self._map_status.append(status)
+            statuses.append(status)  # without `self`, which would keep the recorder alive
 
         self._map_info = ffi.new("WGPUBufferMapCallbackInfo *")
         self._map_info.mode = lib.WGPUCallbackMode_AllowProcessEvents

@@ -405,7 +405,8 @@ def _find_tokenizer(
         return Tokenizer.from_file(given)
     if metadata is not None:
         return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
-    for name in ("tokenizer.json", "tokenizer.model"):
-        if (model.parent / name).is_file():
-            return Tokenizer.from_file(model.parent / name)
+    exported = model.with_suffix(".tokenizer.gguf")  # as `hightide export` names it
+    for path in (exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
+        if path.is_file():
+            return Tokenizer.from_file(path)
     return None

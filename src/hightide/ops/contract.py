@@ -35,7 +35,8 @@ GPU_TYPE = {
     "int8": "u8",
     "bool": "u8",
 }
-GPU_TYPE |= dict.fromkeys(("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"), "blocks")
+# GGUF's types, which stay in their blocks.
+GPU_TYPE |= dict.fromkeys("F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K".split(), "blocks")
 
 
 @dataclass(slots=True, eq=False)
@@ -88,10 +89,15 @@ class Kernel:
     defines: tuple[tuple[str, str], ...] = ()
 
 
-@cache
-def kernel(file: str, /, route: str = "", **defines: object) -> Kernel:
+def kernel(file: str, route: str = "", /, **defines: object) -> Kernel:
+    """The route of this name: one kernel per file and defines, so that it is compiled once."""
     name = route or file.rsplit("/", 1)[-1].removesuffix(".wgsl")
-    return Kernel(name, file, tuple((key, str(value)) for key, value in sorted(defines.items())))
+    return _kernel(name, file, tuple((key, str(defines[key])) for key in sorted(defines)))
+
+
+@cache
+def _kernel(name: str, file: str, defines: tuple[tuple[str, str], ...]) -> Kernel:
+    return Kernel(name, file, defines)
 
 
 @dataclass(slots=True)

@@ -92,21 +92,18 @@ class ModelBuilder:
     def array(self, name: str) -> np.ndarray:
         """A small tensor in float32, on the host."""
         tensor = self._tensor(name)
-        if tensor.type == "F32":
-            return np.frombuffer(tensor.data.view(), np.float32).reshape(tensor.dims)
         return dequantize(tensor.data, tensor.type, tensor.dims)
 
     def weight(self, name: str) -> TensorValue | list[TensorValue]:
         """A matrix as it lies in the file: in blocks or in float32, in parts where it is too large to bind."""
         if name not in self._weights:
             tensor = self._tensor(name)
-            kind = "float32" if tensor.type == "F32" else tensor.type
             if len(tensor.dims) != 2:
                 raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not two")
             if tensor.dims[-1] % BLOCK:
                 self._weights[name] = self.graph_builder.constant(self.array(name))
             else:
-                parts = [self.graph_builder.stored(dims, kind, data) for dims, data in self._parts(tensor)]
+                parts = [self.graph_builder.stored(dims, tensor.type, data) for dims, data in self._parts(tensor)]
                 self._weights[name] = parts[0] if len(parts) == 1 else parts
         return self._weights[name]
 
@@ -114,10 +111,10 @@ class ModelBuilder:
         tensor = self.file.tensors.get(name)
         if tensor is None:
             raise ProgramError(f"{self.file.path} has no tensor {name}")
-        if tensor.type != "F32" and tensor.type not in BLOCK_TYPES:
-            known = ", ".join(("F32", *BLOCK_TYPES))
+        if tensor.type not in BLOCK_TYPES:
+            known = ", ".join(BLOCK_TYPES)
             raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; the types are {known}")
-        if 0 in tensor.dims:
+        if 0 in tensor.dims or not tensor.dims:
             raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}")
         return tensor
 
@@ -142,9 +139,13 @@ class ModelBuilder:
 
     def linear(self, x: TensorValue, name: str) -> TensorValue:
         """x @ weight.T, plus the bias if the file has one."""
-        bias = f"{name}.bias"
-        given = self.graph_builder.constant(self.array(bias)) if self.has(bias) else None
-        return self.graph_builder.call("aten.linear.default", x, self.weight(f"{name}.weight"), given)
+        weight, bias = self.weight(f"{name}.weight"), f"{name}.bias"
+        if not self.has(bias):
+            return self.graph_builder.call("aten.linear.default", x, weight, None)
+        given, rows = self.array(bias), self._tensor(f"{name}.weight").dims[0]
+        if given.shape != (rows,):
+            raise ProgramError(f"{self.file.path}: {bias} has dims {list(given.shape)}, not [{rows}]")
+        return self.graph_builder.call("aten.linear.default", x, weight, self.graph_builder.constant(given))
 
     def norm(self, x: TensorValue, name: str) -> TensorValue:
         weight = self.graph_builder.constant(self.array(f"{name}.weight"))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hightide.errors import UnsupportedError
+from hightide.errors import ProgramError, UnsupportedError
 from hightide.llm.models.builder import ModelBuilder, Rope
 
 KINDS = ("none", "linear", "yarn", "longrope", "llama3")
@@ -15,6 +15,8 @@ KINDS = ("none", "linear", "yarn", "longrope", "llama3")
 def rope_of(m: ModelBuilder, *, halves: bool, depth: int) -> Rope:
     theta = m.number("rope.freq_base", 10_000.0, least=2)
     rotary = m.count("rope.dimension_count", depth)
+    if rotary > depth:
+        raise ProgramError(f"{m.file.path} has {rotary} rotary elements in heads of {depth}")
     kind = m.file.get("rope.scaling.type", "linear")  # as in llama.cpp: a factor without a type is linear
     if kind not in KINDS:
         raise UnsupportedError(f"{m.file.path} scales its rotary angles by {kind}; known are {', '.join(KINDS)}")

@@ -86,6 +86,7 @@ def _types() -> dict[str, BlockType]:
         "Q4_K": ((128, 16), lambda b: (_q4_k_nibbles(b[:, 16:]), b[:, :16])),
         "Q5_K": ((128, 32, 16), lambda b: (_q4_k_nibbles(b[:, 48:]), _q5_k_bits(b[:, 16:48]), b[:, :16])),
         "Q6_K": ((128, 64, 16, 2), _q6_k),
+        "F32": ((4,), _whole),
         "F16": ((2,), _whole),
         "BF16": ((2,), _whole),
     }

@@ -26,6 +26,7 @@ class LinearQ4(Op):
     def outputs(
         self, ctx: Context, x: Tensor, weight: Tensor, scales: Tensor, group: int, bias: Tensor | None = None
     ) -> list[Dims]:
+        check_bias(bias, weight.dims[0])
         return q4_output(x, weight, scales, group)
 
     def plan(
@@ -109,6 +110,11 @@ def q4_reference(
 Weight = Tensor | tuple[Tensor, ...]  # one tensor, or its rows in several, each within the binding limit
 
 
+def check_bias(bias: Tensor | None, n: int) -> None:
+    if bias is not None and bias.dims != (n,):
+        raise InputError(f"a bias of {list(bias.dims)} does not fit {n} columns")
+
+
 def parts_of(weight: Weight) -> tuple[Tensor, ...]:
     return weight if isinstance(weight, tuple) else (weight,)
 
@@ -121,7 +127,9 @@ class Linear(Op):
         parts = parts_of(weight)
         if not x.rank or any(part.rank != 2 or x.width != part.dims[1] for part in parts):
             raise InputError(f"{list(x.dims)} does not fit a weight of {list(parts[0].dims)}")
-        return [(*x.dims[:-1], sum(part.dims[0] for part in parts))]
+        n = sum(part.dims[0] for part in parts)
+        check_bias(bias, n)
+        return [(*x.dims[:-1], n)]
 
     def plan(
         self, ctx: Context, x: Tensor, weight: Weight, bias: Tensor | None = None, *, out: Tensor

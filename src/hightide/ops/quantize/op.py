@@ -10,7 +10,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
-from hightide.ops.linear.op import q4_dispatch, q4_output, q4_reference
+from hightide.ops.linear.op import check_bias, q4_dispatch, q4_output, q4_reference
 
 CHOOSE = kernel("quantize/choose_qparams.wgsl")
 ROUND = kernel("quantize/round_rows.wgsl")
@@ -83,6 +83,7 @@ class LinearDynamicQ8Q4(Op):
     ) -> list[Dims]:
         if x_scale.dims != x.dims[:-1] or x_zero.dims != x.dims[:-1]:
             raise InputError(f"rows of {list(x.dims)} do not match scales of {list(x_scale.dims)}")
+        check_bias(bias, weight.dims[0])
         return q4_output(x, weight, scales, group)
 
     def plan(

@@ -1,0 +1,54 @@
+"""`hightide export`: a GGUF model as a `.pte` program."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hightide.errors import InputError
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A GGUF file: llama, qwen2, qwen3 or phi3.", show_default=False)],
+    out: Annotated[Path, typer.Argument(help="The .pte file to write.", show_default=False)],
+    context: Annotated[
+        int | None, typer.Option(help="Tokens that the KV cache holds; by default the model's, 2048 at most.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of one call, fewer than the context; by default 128.")
+    ] = None,
+    group_size: Annotated[int, typer.Option(help="Weights that share a scale.")] = 32,
+    embedding_bits: Annotated[int, typer.Option(help="Of the token embedding: 4 or 8.")] = 4,
+    metadata: Annotated[
+        str, typer.Option(metavar="JSON", help="Constant methods to add, such as '{\"get_bos_id\": 1}'.")
+    ] = "{}",
+) -> None:
+    """Write a GGUF model as a 4-bit .pte program, with its tokenizer beside it."""
+    from hightide.llm.export import export_gguf, tokenizer_path
+
+    try:
+        extra = json.loads(metadata)
+    except json.JSONDecodeError as error:
+        raise InputError(f"--metadata is not JSON: {error}") from None
+    if not isinstance(extra, dict):
+        raise InputError("--metadata must be a JSON object")
+    start = time.perf_counter()
+    export_gguf(
+        model,
+        out,
+        context=context,
+        max_tokens=max_tokens,
+        group_size=group_size,
+        embedding_bits=embedding_bits,
+        metadata=extra,
+    )
+    print(out)
+    tokenizer = tokenizer_path(out)
+    beside = f", its tokenizer in {tokenizer.name}" if tokenizer.is_file() else ""
+    size = out.stat().st_size / 1e6
+    print(f"{size:.1f} MB in {time.perf_counter() - start:.0f} s{beside}", file=sys.stderr)

@@ -1,0 +1,49 @@
+"""`hightide perplexity`: score a text, to see what a quantisation or a kernel change costs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hightide.cli.options import MODEL_HELP, Context, Device, Json, Tokenizer, decode_text, note, open_model
+from hightide.cli.progress import bar
+
+
+def perplexity(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
+    file: Annotated[str, typer.Argument(help="A UTF-8 text file; - is stdin.", show_default=False)],
+    window: Annotated[int | None, typer.Option(help="Tokens read at once; by default the context.")] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Tokens from a window to the next; by default half a window.")
+    ] = None,
+    tokenizer: Tokenizer = None,
+    context: Context = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Score a text: negative log likelihood per token, and perplexity.
+
+    A text longer than the window is read in windows that overlap; every token is scored once, with at least
+    window - stride tokens before it.
+    """
+    from hightide.llm.perplexity import perplexity as score_text
+
+    text = decode_text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file)
+    llm = open_model(model, tokenizer, context, device)
+    start = time.perf_counter()
+    with bar(f"scoring {file}", "tokens") as tell:
+        score = score_text(llm, text, window=window, stride=stride, progress=tell)
+    seconds = time.perf_counter() - start
+    if as_json:
+        fields = {name: getattr(score, name) for name in ("tokens", "scored", "window", "stride")}
+        measured = {"nll": score.nll, "bits": score.bits, "perplexity": score.perplexity, "seconds": seconds}
+        print(json.dumps({"model": llm.path.name, "device": llm.decoder.device} | fields | measured))
+        return
+    print(f"perplexity {score.perplexity:.4f}")
+    print(f"nll        {score.nll:.6f} nats per token ({score.bits:.4f} bits), over {score.scored} tokens")
+    note(f"{llm.path.name} on {llm.decoder.device}: {seconds:.1f} s, {score.scored / seconds:.1f} tok/s")
