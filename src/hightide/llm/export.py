@@ -89,7 +89,8 @@ def export_gguf(
         raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
     if not 2 <= max_tokens < context:  # the exporter cannot trace a call that fills the context
         raise InputError(f"max_tokens must be between 2 and {context - 1}, not {max_tokens}")
-    checkpoint = read_checkpoint(file, context, group_size, embedding_bits)
+    checkpoint = read_checkpoint(file, context)
+    _check_quantisation(file, checkpoint.weights, group_size, embedding_bits)
     if missing := [name for name in ("torch", "executorch") if importlib.util.find_spec(name) is None]:
         raise UnsupportedError(f"exporting needs {' and '.join(missing)}: pip install 'hightide[export]'")
     tokenizer = Tokenizer.from_gguf(file.metadata) if "tokenizer.ggml.model" in file.metadata else None
@@ -106,7 +107,7 @@ def tokenizer_path(program: Path) -> Path:
     return program.with_suffix(".tokenizer.gguf")
 
 
-def read_checkpoint(file: GgufFile, context: int, group_size: int = 32, embedding_bits: int = 4) -> Checkpoint:
+def read_checkpoint(file: GgufFile, context: int) -> Checkpoint:
     """The weights in float32 under the exporter's names; an error if its Llama has no place for something."""
     if file.architecture not in (*INTERLEAVED, *HALVES):
         known = ", ".join((*INTERLEAVED, *HALVES))
@@ -121,7 +122,6 @@ def read_checkpoint(file: GgufFile, context: int, group_size: int = 32, embeddin
         raise UnsupportedError(f"{file.path} sees {window} tokens back: export it with a context of {window} at most")
     weights = dict(_weights(builder, heads * depth, kv_heads * depth))
     weights.setdefault("output.weight", weights["tok_embeddings.weight"])  # tied
-    _check_groups(file, weights, group_size, embedding_bits)
     params = {
         "dim": builder.count("embedding_length"),
         "n_layers": builder.count("block_count"),
@@ -191,7 +191,9 @@ def _weights(builder: ModelBuilder, q_rows: int, kv_rows: int) -> Iterator[tuple
                     yield places[name], np.zeros(rows, np.float32)
 
 
-def _check_groups(file: GgufFile, weights: Mapping[str, np.ndarray], group_size: int, embedding_bits: int) -> None:
+def _check_quantisation(
+    file: GgufFile, weights: Mapping[str, np.ndarray], group_size: int, embedding_bits: int
+) -> None:
     if embedding_bits not in EMBEDDING_BITS:
         raise InputError(f"embedding_bits is {' or '.join(map(str, EMBEDDING_BITS))}, not {embedding_bits}")
     if group_size < 1:

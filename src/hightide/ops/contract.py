@@ -36,7 +36,9 @@ GPU_TYPE = {
     "bool": "u8",
 }
 # GGUF's types, which stay in their blocks.
-GPU_TYPE |= dict.fromkeys("F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K".split(), "blocks")
+GPU_TYPE |= dict.fromkeys(
+    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"], "blocks"
+)
 
 
 @dataclass(slots=True, eq=False)
