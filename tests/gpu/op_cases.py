@@ -89,8 +89,60 @@ def attention(
     return (In((1, "S", heads, depth)), kv, kv, cache, cache, Pos(), 1, None, 0.0, causal, scale)
 
 
+def conv(
+    x: tuple[int | str, ...],
+    weight: tuple[int, ...],
+    stride: int | list[int] = 1,
+    padding: int | list[int] = 0,
+    dilation: int | list[int] = 1,
+    groups: int = 1,
+    bias: bool = True,
+    transposed: bool = False,
+    output_padding: int | list[int] = 0,
+) -> tuple[Any, ...]:
+    """The arguments of a convolution."""
+    spread = [[v] * (len(weight) - 2) if isinstance(v, int) else v for v in (stride, padding, dilation, output_padding)]
+    channels = weight[1] * groups if transposed else weight[0]
+    return (In(x), floats(*weight), floats(channels) if bias else None, *spread[:3], transposed, spread[3], groups)
+
+
+def fixed(array: np.ndarray) -> Const:
+    return Const(lambda rng: array)
+
+
+def q8_rows(dims: tuple[int, ...], padded: int = 0, bias: bool = True) -> tuple[Any, Any, Any, Any]:
+    """(weight, sums, scales, bias) of 8-bit weights [channels, ...]; parameters are padded to 4."""
+    rng = np.random.default_rng(sum(dims))
+    weight = rng.integers(-127, 128, dims, dtype=np.int8)
+    spare = -dims[0] % 4
+    sums = np.pad(weight.reshape(dims[0], -1).sum(axis=1, dtype=np.int32), (0, spare))
+    padding = [(0, 0)] * (len(dims) - 1) + [(0, padded)]
+    return (
+        fixed(np.pad(weight, padding)),
+        fixed(sums),
+        floats(dims[0] + spare, low=0.002, high=0.02),
+        floats(dims[0] + spare, low=-9, high=9) if bias else None,
+    )
+
+
+def q8_conv(
+    x: tuple[int | str, ...],
+    weight: tuple[int, int, int, int],
+    *settings: Any,
+    bias: bool = True,
+    depthwise: bool = False,
+) -> tuple[Any, ...]:
+    """The arguments of a convolution of codes with weights [out channels, channels of a group, height, width]."""
+    out, group, height, width = weight
+    rows, sums, scales, biases = q8_rows((out, height * width * group), -height * width * group % 4, bias)
+    if depthwise:
+        rows = Const(lambda rng: rng.integers(-127, 128, (height, width, out), dtype=np.int8))
+    return (In(x, "int8", -128, 127), 0.03, 4, rows, sums, scales, 0.9, -6, biases, [height, width], *settings)
+
+
 x2, x3 = In(("S", 12)), In(("B", "S", 10))
 positive = In(("S", 7), low=0.1, high=4)
+image = In(("B", 4, "S", "T"))
 
 CASES = [
     # views
@@ -195,6 +247,120 @@ CASES = [
             *q4_weight(24, 64, 32, bias=True)[1:],
         ),
     ),
+    # convolutions; image is live in batch, height and width
+    Case("conv2d", "aten.convolution.default", conv(("B", 5, "S", "T"), (7, 5, 3, 3), padding=1), empty=False),
+    Case("conv2d_batch", "aten.convolution.default", conv(("S", 3, 6, 5), (4, 3, 3, 2), stride=2)),
+    Case(
+        "conv2d_odd",
+        "aten.convolution.default",
+        conv(("B", 3, "S", "T"), (6, 3, 2, 3), [2, 1], [1, 2], [1, 2], bias=False),
+        empty=False,
+    ),
+    Case("conv2d_patches", "aten.convolution.default", conv(("B", 3, 16, 8), (10, 3, 4, 4), stride=4)),
+    Case(
+        "conv2d_groups", "aten.convolution.default", conv(("B", 6, "S", "T"), (9, 2, 3, 3), 1, 1, groups=3), empty=False
+    ),
+    Case(
+        "conv2d_depthwise",
+        "aten.convolution.default",
+        conv(("B", 5, "S", "T"), (5, 1, 3, 3), 1, 1, groups=5),
+        empty=False,
+    ),
+    Case(
+        "conv2d_depthwise_twice",
+        "aten.convolution.default",
+        conv(("B", 3, "S", "T"), (6, 1, 5, 3), 2, 2, groups=3, bias=False),
+        empty=False,
+    ),
+    Case("conv2d_pointwise", "aten.convolution.default", conv(("B", 8, "S", 4), (6, 8, 1, 1)), empty=False),
+    Case("conv2d_pointwise_batch", "aten.convolution.default", conv(("S", 12, 6, 6), (9, 12, 1, 1), bias=False)),
+    Case("conv2d_pointwise_long", "aten.convolution.default", conv((1, 12, 4, "S"), (9, 12, 1, 1)), empty=False),
+    Case("conv2d_pointwise_odd", "aten.convolution.default", conv(("B", 5, "S", "T"), (4, 5, 1, 1)), empty=False),
+    Case("conv2d_pointwise_stride", "aten.convolution.default", conv(("B", 8, "S", "T"), (4, 8, 1, 1), 2), empty=False),
+    Case("conv1d", "aten.convolution.default", conv(("B", 4, "S"), (6, 4, 3), padding=1), empty=False),
+    Case("conv1d_dilated", "aten.convolution.default", conv(("B", 4, "S"), (6, 2, 3), 2, 3, 3, groups=2), empty=False),
+    Case("conv1d_depthwise", "aten.convolution.default", conv(("B", 4, "S"), (4, 1, 4), 1, 2, groups=4), empty=False),
+    Case("conv1d_pointwise", "aten.convolution.default", conv(("B", 4, "S"), (6, 4, 1)), empty=False),
+    Case(
+        "conv2d_transposed",
+        "aten.convolution.default",
+        conv(("B", 5, "S", "T"), (5, 6, 3, 2), 2, [1, 0], output_padding=1, transposed=True),
+        empty=False,
+    ),
+    Case(
+        "conv2d_transposed_groups",
+        "aten.convolution.default",
+        conv(("B", 6, "S", "T"), (6, 2, 3, 4), [3, 1], 1, [2, 1], groups=3, transposed=True, bias=False),
+        empty=False,
+    ),
+    Case(
+        "conv2d_transposed_depthwise",
+        "aten.convolution.default",
+        conv(("S", 4, 3, 5), (4, 1, 4, 4), 2, 1, groups=4, transposed=True),
+    ),
+    Case(
+        "conv1d_transposed",
+        "aten.convolution.default",
+        conv(("B", 3, "S"), (3, 5, 4), 2, 1, transposed=True),
+        empty=False,
+    ),
+    Case(
+        "conv_with_clamp",
+        "et_vk.conv_with_clamp.default",
+        (*conv(("B", 5, "S", "T"), (7, 5, 3, 3), padding=1), 0, 6),
+        empty=False,
+    ),
+    Case(
+        "conv_with_clamp_relu",
+        "et_vk.conv_with_clamp.default",
+        (*conv(("S", 5, 3, 4), (5, 1, 2, 2), groups=5), 0.0, 1.7976931348623157e308),
+    ),
+    Case(
+        "conv_with_clamp_pointwise",
+        "et_vk.conv_with_clamp.default",
+        (*conv(("S", 8, 3, 4), (6, 8, 1, 1)), -1.5, None),
+    ),
+    # pooling
+    Case("avg_pool", "aten.avg_pool2d.default", (image, [3, 2], [2, 1], [1, 1], False, True, None), empty=False),
+    Case("avg_pool_inside", "aten.avg_pool2d.default", (image, [3, 3], [2, 2], [1, 1], True, False, None), empty=False),
+    Case("avg_pool_ceil", "aten.avg_pool2d.default", (image, [2, 3], [2, 3], [1, 1], True, True, None), empty=False),
+    Case("avg_pool_divisor", "aten.avg_pool2d.default", (In(("S", 3, 5, 7)), [2, 2], [], [0, 0], False, True, 3)),
+    Case("adaptive_avg_pool", "aten._adaptive_avg_pool2d.default", (image, [3, 5]), empty=False),
+    Case(
+        "max_pool",
+        "aten.max_pool2d_with_indices.default",
+        (image, [3, 3], [2, 2], [1, 1], [1, 1], True),
+        out=("float32", "int64"),
+        empty=False,
+    ),
+    Case(
+        "max_pool_ties",
+        "aten.max_pool2d_with_indices.default",
+        (In(("S", 9, 10)), [3, 2], [], [1, 1], [2, 3], False),
+        out=("float32", "int64"),
+        empty=False,
+    ),
+    Case("max_pool_values", "aten.max_pool2d.default", (image, [2, 2], [1, 2], [1, 1], [1, 1], False), empty=False),
+    # images at other sizes
+    Case("nearest_factors", "aten.upsample_nearest2d.vec", (image, None, [1.6, 2.3]), empty=False),
+    Case("nearest_size", "aten.upsample_nearest2d.vec", (image, [9, 5], None), empty=False),
+    Case("bilinear_factors", "aten.upsample_bilinear2d.vec", (image, None, False, [1.6, 2.0]), empty=False),
+    Case("bilinear_corners", "aten.upsample_bilinear2d.vec", (image, None, True, [2.5, 3.0]), empty=False),
+    Case("bilinear_size", "aten.upsample_bilinear2d.vec", (image, [30, 4], False, None), empty=False),
+    *(
+        Case(
+            f"grid_{mode}_{padding}_{corners}",
+            "aten.grid_sampler_2d.default",
+            (In(("B", 3, 6, "T")), In(("B", "S", "T", 2), low=-1.8, high=1.8), mode, padding, corners),
+            tolerance=2e-5,
+        )
+        for mode in (0, 1)
+        for padding in (0, 1, 2)
+        for corners in (False, True)
+    ),
+    Case("pixel_shuffle", "aten.pixel_shuffle.default", (In(("B", 12, "S", "T")), 2)),
+    Case("pixel_shuffle_plane", "aten.pixel_shuffle.default", (In((9, "S", 2)), 3)),
+    Case("pixel_unshuffle", "aten.pixel_unshuffle.default", (In(("S", 2, 6, 9)), 3)),
     # tables
     Case("embedding", "aten.embedding.default", (floats(30, 12), In((1, "S"), "int32", 0, 29))),
     Case("embedding_q4", "et_vk.embedding_q4gsw.default", (*q4_table(30, 64, 32), In((1, "S"), "int32", 0, 29), False)),
@@ -254,4 +420,332 @@ CASES = [
     Case("full", "aten.full.default", ([Size(2, 0), 3], 2.5, x2)),
     Case("zeros_like", "aten.zeros_like.default", (x3,)),
     Case("arange", "aten.arange.start_step", (0, Size(3, 0), 1, x2), out="int32"),
+    # reductions
+    Case("sum_last", "aten.sum.dim_IntList", (x3, [-1], False)),
+    Case("sum_live", "aten.sum.dim_IntList", (x3, [1], True)),
+    Case("sum_two", "aten.sum.dim_IntList", (In(("B", "S", 5, "T")), [0, 2], False)),
+    Case("sum_all", "aten.sum.dim_IntList", (In(("B", "S", 37)), [], True), tolerance=1e-5),
+    Case("sum_ints", "aten.sum.dim_IntList", (In(("S", 5), "int32", -9, 9), None, False), out="int32"),
+    Case("sum_bools", "aten.sum.dim_IntList", (In(("S", 30), "bool"), [-1], True), out="int32"),
+    Case("sum_bytes", "aten.sum.dim_IntList", (In(("S", 5), "int8", -99, 99), [0], False), out="int32"),
+    Case("sum_scalar", "aten.sum.dim_IntList", (In(()), [0], False)),
+    Case("mean", "aten.mean.dim", (In(("B", "S", 300)), [2], True), tolerance=1e-5),
+    Case("mean_image", "aten.mean.dim", (In(("B", 4, "S", "T")), [-1, -2], True), empty=False),
+    Case("amax", "aten.amax.default", (In(("S", 130)), [-1], False)),
+    Case("amax_live", "aten.amax.default", (x3, [1], False), empty=False),
+    Case("amax_outer", "aten.amax.default", (In(("S", 1030)), [0], True), empty=False),
+    Case("amin", "aten.amin.default", (In(("B", "S", 5, "T")), [0, 2], True)),
+    Case("amin_ints", "aten.amin.default", (In(("S", 30), "int32", -99, 99), [-1], True), out="int32"),
+    Case("max_all", "aten.max.default", (In(("B", "S", 17)),), empty=False),
+    Case("min_all", "aten.min.default", (In(("S", "T"), "int32", -99, 99),), out="int32", empty=False),
+    Case("argmax", "aten.argmax.default", (In(("S", 500)), -1, False), out="int32"),
+    Case("argmax_ties", "aten.argmax.default", (In(("S", 90), "int32", 0, 2), 1, True), out="int32"),
+    Case("argmin_ties", "aten.argmin.default", (In(("S", 90, "T"), "int32", 0, 2), -2, False), out="int32"),
+    Case("argmax_live", "aten.argmax.default", (x3, 1, False), out="int32", empty=False),
+    Case("argmin_all", "aten.argmin.default", (x3, None, False), out="int32", empty=False),
+    # normalisations
+    Case(
+        "layer_norm",
+        "aten.native_layer_norm.default",
+        (In(("B", "S", 64), low=95, high=105), [64], floats(64), floats(64), 1e-5),
+        tolerance=1e-4,  # the mean is ten times the deviation
+    ),
+    Case("layer_norm_odd", "aten.native_layer_norm.default", (In(("S", 67)), [67], floats(67), None, 1e-6)),
+    Case(
+        "layer_norm_two", "aten.native_layer_norm.default", (In(("S", 3, 7)), [3, 7], floats(3, 7), floats(3, 7), 1e-5)
+    ),
+    Case("layer_norm_wide", "aten.native_layer_norm.default", (In(("S", 1028)), [1028], None, floats(1028), 1e-5)),
+    Case(
+        "layer_norm_live",
+        "aten.native_layer_norm.default",
+        (In((4, "S")), [Size(0, 1)], None, None, 1e-2),
+        empty=False,
+    ),
+    Case(
+        "group_norm",
+        "aten.native_group_norm.default",
+        (In(("B", 6, "S", "T")), floats(6), floats(6), Size(0, 0), 6, 189, 3, 1e-2),
+        empty=False,
+    ),
+    Case("group_norm_plain", "aten.native_group_norm.default", (In(("S", 8, 9)), None, None, 21, 8, 9, 2, 1e-5)),
+    Case(
+        "batch_norm",
+        "aten._native_batch_norm_legit_no_training.default",
+        (In(("B", 5, "S", "T")), floats(5), floats(5), floats(5), floats(5, low=0.5), 0.1, 1e-5),
+    ),
+    Case(
+        "batch_norm_plain",
+        "aten._native_batch_norm_legit_no_training.default",
+        (In(("S", 6)), None, None, floats(6), floats(6, low=0.5), 0.1, 1e-3),
+    ),
+    # elementwise, other types and forms
+    Case("bitwise_and", "aten.bitwise_and.Tensor", (In(("S", 5), "bool"), In((5,), "bool")), out="bool"),
+    Case("bitwise_or_ints", "aten.bitwise_or.Tensor", (In(("S",), "int32", -99, 99), In((1,), "int32")), out="int32"),
+    Case("bitwise_xor_bytes", "aten.bitwise_xor.Tensor", (In(("S", 3), "int8", -99, 99), 77), out="int8"),
+    Case("bitwise_not", "aten.bitwise_not.default", (In(("S", 3), "bool"),), out="bool"),
+    Case("bitwise_not_ints", "aten.bitwise_not.default", (In(("S", 3), "int32", -99, 99),), out="int32"),
+    Case("logical_xor", "aten.logical_xor.default", (In(("S", 5), "int32", -1, 1), In(("S", 1), "bool")), out="bool"),
+    Case("logical_not_floats", "aten.logical_not.default", (In(("S", 5), "int32", -1, 1),), out="bool"),
+    Case("ne_bools", "aten.ne.Tensor", (In(("S", 5), "bool"), In((5,), "bool")), out="bool"),
+    Case("lt_bytes", "aten.lt.Tensor", (In(("S", 5), "int8", -9, 9), In((5,), "int8", -9, 9)), out="bool"),
+    Case("add_bools", "aten.add.Tensor", (In(("S", 5), "bool"), In(("S", 1), "bool")), out="bool"),
+    Case("add_bool_int", "aten.add.Tensor", (In(("S", 5), "bool"), In(("S", 5), "int32", -9, 9), 2), out="int32"),
+    Case("mul_bytes", "aten.mul.Tensor", (In(("S", 5), "int8", -20, 20), In((5,), "int8", -20, 20)), out="int8"),
+    Case("where_wide", "aten.where.self", (In(("S", 1), "bool"), In((1, "T")), floats(2, 1, 1))),
+    Case("where_bools", "aten.where.self", (In(("S", 5), "bool"), In((5,), "bool"), In(("S", 1), "bool")), out="bool"),
+    Case("where_ints", "aten.where.self", (In(("S", 5), "bool"), In((5,), "int32"), 7), out="int32"),
+    Case("clamp_ints", "aten.clamp.default", (In(("S", 5), "int32", -9, 9), -3, None), out="int32"),
+    Case("maximum_ints", "aten.maximum.default", (In(("S", 5), "int32", -9, 9), In((5,), "int32", -9, 9)), out="int32"),
+    Case("floor_divide", "aten.floor_divide.default", (x2, floats(12, low=-0.2, high=-0.1))),
+    Case("floor_divide_ints", "aten.floor_divide.default", (In(("S", 5), "int32", -99, 99), 7), out="int32"),
+    Case("div_trunc_ints", "aten.div.Tensor_mode", (In(("S", 5), "int32", -99, 99), -7, "trunc"), out="int32"),
+    Case("pow_ints", "aten.pow.Tensor_Tensor", (In(("S", 5), "int32", -3, 3), In((5,), "int32", -2, 6)), out="int32"),
+    Case("pow_scalar_base", "aten.pow.Scalar", (2.5, x2), tolerance=1e-5),
+    Case("hardswish", "aten.hardswish.default", (In(("S", 7), low=-5, high=5),)),
+    Case("hardsigmoid", "aten.hardsigmoid.default", (In(("S", 7), low=-5, high=5),)),
+    Case("hardshrink", "aten.hardshrink.default", (x2, 0.7)),
+    Case("hardtanh", "aten.hardtanh.default", (x2,)),
+    Case("log10", "aten.log10.default", (positive,)),
+    Case("log2", "aten.log2.default", (positive,)),
+    Case("tan", "aten.tan.default", (In(("S", 7), low=-1.3, high=1.3),), tolerance=1e-5),
+    Case("atan", "aten.atan.default", (x2,), tolerance=1e-5),
+    Case("trunc", "aten.trunc.default", (x2,)),
+    Case("sign", "aten.sign.default", (x3,)),
+    Case("round_ints", "aten.round.default", (In(("S", 3), "int32", -9, 9),), out="int32"),
+    Case("to_bytes", "aten._to_copy.default", (In(("S", 5), low=-99, high=99),), out="int8"),
+    Case("bytes_to_float", "aten._to_copy.default", (In(("S", 5), "int8", -99, 99),)),
+    Case("copy", "aten.copy.default", (x2, In((1, 12)), False)),
+    # picking
+    Case("gather", "aten.gather.default", (In(("S", 12)), 1, In(("S", 5), "int32", 0, 11))),
+    Case("gather_part", "aten.gather.default", (In((7, 9, 6)), -2, In((4, "S", 5), "int32", 0, 8))),
+    Case("gather_bytes", "aten.gather.default", (In((9, 7), "bool"), 0, In(("S", 7), "int32", 0, 8)), out="bool"),
+    Case(
+        "index_select_bytes", "aten.index_select.default", (In(("S", 9), "bool"), 1, In(("T",), "int32", 0, 8)), "bool"
+    ),
+    Case("index_inner", "aten.index.Tensor", (In(("S", 6, 5)), [None, In(("T", 2), "int32", -6, 5)])),
+    Case(
+        "index_pair",
+        "aten.index.Tensor",
+        (In((5, 4, "B")), [In(("S", 1), "int32", -5, 4), In(("T",), "int32", -4, 3)]),
+    ),
+    Case(
+        "index_apart",
+        "aten.index.Tensor",
+        (In((5, "B", 4)), [In(("S",), "int32", -5, 4), None, In((), "int32", -4, 3)]),
+    ),
+    # movement: padding, windows, bytes
+    Case("pad", "aten.constant_pad_nd.default", (x3, [1, 2, 0, 3], 0.5)),
+    Case("pad_cut", "aten.constant_pad_nd.default", (x3, [-2, 1, 2, -1, 1, 0], -7.0), empty=False),
+    Case("pad_live", "aten.constant_pad_nd.default", (x2, [0, 0, Size(0, 0), 1])),
+    Case("pad_ints", "aten.constant_pad_nd.default", (In(("S", 3), "int32"), [2, 2], -5), out="int32"),
+    Case("pad_bytes", "aten.constant_pad_nd.default", (In(("S", 3), "bool"), [1, 1, 0, 2], True), out="bool"),
+    Case("unfold", "aten.unfold_copy.default", (In(("S", 12, 3)), 1, 4, 3)),
+    Case("unfold_live", "aten.unfold_copy.default", (In((2, "S")), -1, 1, 2), empty=False),
+    Case("cat_bytes", "aten.cat.default", ([In(("S", 5), "bool"), In(("T", 5), "bool")], 0), out="bool"),
+    Case("cat_bytes_inner", "aten.cat.default", ([In(("S", 3), "int8"), In(("S", 6), "int8")], -1), out="int8"),
+    Case("repeat_bytes", "aten.repeat.default", (In(("S", 3), "bool"), [2, 1, 3]), out="bool"),
+    Case("flip_bytes", "aten.flip.default", (In(("S", 7), "bool"), [0, 1]), out="bool"),
+    Case("split_bytes", "aten.split_with_sizes_copy.default", (In(("S", 7), "bool"), [3, 4], 1), out="bool"),
+    # made from nothing, and tables of positions
+    Case("full_bools", "aten.full.default", ([Size(2, 0), 3], True, x2), out="bool"),
+    Case("ones_like_bytes", "aten.ones_like.default", (In(("S", 3), "int8"),), out="int8"),
+    Case("arange_floats", "aten.arange.start_step", (1.5, 7, 0.7)),
+    Case("grid_priors", "et_vk.grid_priors.default", (In((1, "B", "S", "T")), 8, 0.5)),
+    Case("rotary_complex", "et_vk.apply_rotary_emb_interleaved.default", (In(("B", "S", 6)), In((1, "S", 3, 2)))),
+    # codes: floats to 8 bits and back
+    Case("quantize", "quantized_decomposed.quantize_per_tensor.default", (x3, 0.05, 3, -128, 127, None), out="int8"),
+    Case("quantize_unsigned", "quantized_decomposed.quantize_per_tensor.default", (x3, 0.02, 9, 0, 255, None), "uint8"),
+    Case("quantize_32", "quantized_decomposed.quantize_per_tensor.default", (x3, 0.001, 7, -999, 999, None), "int32"),
+    Case(
+        "quantize_by_tensor",
+        "quantized_decomposed.quantize_per_tensor.tensor",
+        (x3, floats(1, low=0.05, high=0.1), fixed(np.array([5])), -128, 127, None),
+        out="int8",
+    ),
+    Case(
+        "dequantize",
+        "quantized_decomposed.dequantize_per_tensor.default",
+        (In(("B", "S", 7), "int8", -128, 127), 0.05, -3, -128, 127, None, None),
+    ),
+    Case(
+        "dequantize_by_tensor",
+        "quantized_decomposed.dequantize_per_tensor.tensor",
+        (In(("S",), "int32", -999, 999), floats(low=0.05, high=0.1), fixed(np.array(5, np.int32)), 0, 0, None, None),
+    ),
+    Case(
+        "quantize_channels",
+        "quantized_decomposed.quantize_per_channel.default",
+        (x3, In(("S",), low=0.02, high=0.05), In(("S",), "int32", -9, 9), 1, -127, 127, None),
+        out="int8",
+    ),
+    Case(
+        "dequantize_channels",
+        "quantized_decomposed.dequantize_per_channel.default",
+        (In(("S", 6, "T"), "int8", -128, 127), floats(6), None, -2, -128, 127, None, None),
+    ),
+    Case(
+        "quantize_rows",
+        "quantized_decomposed.quantize_per_token.default",
+        (x3, In(("B", "S", 1), low=0.02, high=0.05), In(("B", "S", 1), "int32", -9, 9), -128, 127, None),
+        out="int8",
+    ),
+    Case(
+        "dequantize_rows",
+        "quantized_decomposed.dequantize_per_token.default",
+        (In(("S", 5), "int8", -128, 127), In(("S", 1)), In(("S", 1), "int32", -9, 9), -128, 127, None, None),
+    ),
+    Case(
+        "quantize_blocks",
+        "torchao.quantize_affine.default",
+        (x2, [1, 4], In(("S", 3), low=0.02, high=0.05), In(("S", 3), "int8", -9, 9), None, -128, 127),
+        out="int8",
+    ),
+    Case(
+        "quantize_row_blocks",
+        "torchao.quantize_affine.default",
+        (x3, [1, 1, 10], In(("B", "S"), low=0.02, high=0.05), In(("B", "S"), "int8", -9, 9), None, -128, 127),
+        out="int8",
+    ),
+    Case(
+        "dequantize_one_block",
+        "torchao.dequantize_affine.default",
+        (In(("S", 9), "int8", -128, 127), [21, 9], floats(1), fixed(np.array([-7], np.int8)), None, -128, 127, None),
+    ),
+    Case(
+        "choose_qparams_tensor",
+        "quantized_decomposed.choose_qparams.tensor",
+        (x3, -128, 127, 1e-7, None),
+        out=("float32", "int32"),
+        empty=False,
+    ),
+    Case(
+        "choose_qparams_rows",
+        "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+        (In(("B", "S", 70)), None),
+        out=("float32", "int32"),
+    ),
+    # codes one by one
+    Case(
+        "add_codes",
+        "et_vk.q8ta_add.default",
+        (In(("B", "S", 7), "int8", -128, 127), In(("S", 1), "int8", -128, 127), 0.05, 5, 0.1, -4, 0.1, 7, 2.0),
+        out="int8",
+    ),
+    Case("relu_codes", "et_vk.q8ta_relu.default", (In(("S", 7), "int8", -128, 127), 0.05, -3, 0.1, 5), out="int8"),
+    Case(
+        "pixel_shuffle_codes",
+        "et_vk.q8ta_pixel_shuffle.default",
+        (In(("B", 12, "S", "T"), "int8", -128, 127), 0.05, -3, 12.5, 5, 2),
+        out="int8",
+    ),
+    # products of codes
+    Case(
+        "linear_codes",
+        "et_vk.linear_q8ta_q8csw.default",
+        (In(("B", "S", 32), "int8", -128, 127), 0.02, -14, *q8_rows((18, 32))),
+    ),
+    Case(
+        "linear_codes_odd",
+        "et_vk.linear_q8ta_q8csw.default",
+        (In(("S", 7), "int8", -128, 127), 0.02, 6, *q8_rows((5, 7), 1, bias=False)),
+    ),
+    Case(
+        "linear_to_codes",
+        "et_vk.q8ta_linear.default",
+        (
+            In(("B", "S", 16), "int8", -128, 127),
+            0.02,
+            -14,
+            *q8_rows((12, 16))[:3],
+            0.05,
+            9,
+            q8_rows((12, 16))[3],
+            "none",
+        ),
+        out="int8",
+    ),
+    Case(
+        "linear_to_codes_odd",
+        "et_vk.q8ta_linear.default",
+        (In(("S", 9), "int8", -128, 127), 0.02, -14, *q8_rows((7, 9))[:3], 0.05, 9, q8_rows((7, 9))[3], "relu"),
+        out="int8",
+    ),
+    Case(
+        "linear_to_codes_gemv",
+        "et_vk.q8ta_linear_gemv.default",
+        (In((1, 20), "int8", -128, 127), 0.02, 1, *q8_rows((8, 20))[:3], 0.05, 9, None, "relu"),
+        out="int8",
+    ),
+    Case("linear_int8", "aten._weight_int8pack_mm.default", (x3, *q8_rows((9, 10))[::2])),
+    Case("linear_int8_wide", "aten._weight_int8pack_mm.default", (In(("S", 40)), *q8_rows((9, 40))[::2])),
+    Case("linear_int4", "et_vk.linear_qcs4w.default", (In(("B", "S", 24)), *q4_weight(10, 24, 24)[:1], floats(10))),
+    Case("linear_int4_odd", "et_vk.linear_qcs4w.default", (In(("S", 13)), *q4_weight(6, 14, 14)[:1], floats(6))),
+    Case(
+        "conv_codes",
+        "et_vk.q8ta_conv2d.default",
+        q8_conv(("B", 5, "S", "T"), (6, 5, 3, 3), [1, 1], [1, 1], [1, 1], 1, "none"),
+        out="int8",
+        empty=False,
+    ),
+    Case(
+        "conv_codes_groups",
+        "et_vk.q8ta_conv2d.default",
+        q8_conv(("S", 6, "T", 9), (8, 3, 2, 3), [2, 1], [1, 2], [1, 2], 2, "relu", bias=False),
+        out="int8",
+    ),
+    Case(
+        "conv_codes_pointwise",
+        "et_vk.q8ta_conv2d_pw.default",
+        q8_conv(("B", 8, "S", "T"), (6, 8, 1, 1), [1, 1], [0, 0], [1, 1], 1, "none"),
+        out="int8",
+        empty=False,
+    ),
+    Case(
+        "conv_codes_pointwise_words",
+        "et_vk.q8ta_conv2d_pw.default",
+        q8_conv(("S", 12, 4, 3), (10, 12, 1, 1), [1, 1], [0, 0], [1, 1], 1, "relu"),
+        out="int8",
+    ),
+    Case(
+        "conv_codes_depthwise",
+        "et_vk.q8ta_conv2d_dw.default",
+        q8_conv(("B", 8, "S", "T"), (8, 1, 3, 3), [1, 2], [1, 1], [1, 1], 8, "none", depthwise=True),
+        out="int8",
+        empty=False,
+    ),
+    Case(
+        "conv_codes_transposed",
+        "et_vk.q8ta_conv2d_transposed.default",
+        q8_conv(("B", 5, "S", "T"), (6, 5, 3, 2), [2, 1], [1, 0], [1, 0], [1, 1], 1, "none"),
+        out="int8",
+        empty=False,
+    ),
+    Case(
+        "conv_codes_transposed_groups",
+        "et_vk.q8ta_conv2d_transposed.default",
+        q8_conv(("S", 6, 3, "T"), (8, 3, 3, 3), [1, 2], [1, 1], [0, 1], [1, 1], 2, "relu"),
+        out="int8",
+    ),
+    # training
+    Case(
+        "adamw",
+        "et_vk.adamw_step.default",
+        (x3, x3, In(("B", "S", 10), low=0), x3, 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001),
+        tolerance=1e-5,
+    ),
+    Case(
+        "adamw_in_place",
+        "et_vk.adamw_step.default",
+        (floats(33), floats(33), floats(33, low=0), floats(33), 1e-2, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001),
+        tolerance=1e-5,
+        extra={"output": 0},
+    ),
+    Case("cross_entropy", "et_vk.fused_ce.default", (In(("S", 75)), In(("S",), "int32", -3, 74), 4.0), tolerance=1e-5),
+    Case("cross_entropy_narrow", "et_vk.fused_ce.default", (x2, In(("S",), "int32", 0, 11), 21.0), tolerance=1e-5),
+    Case("q4_backward", "et_vk.linear_q4gsw_backward.default", (In(("B", "S", 11)), *q4_weight(11, 48, 16)[:3])),
+    Case("q4_backward_odd", "et_vk.linear_q4gsw_backward.default", (In(("S", 6)), *q4_weight(6, 30, 6)[:3])),
+    Case("weight_gradient", "et_vk.linear_dW.default", (In(("B", "S", 6)), In(("B", "S", 13)))),
+    Case(
+        "q4_requant", "et_vk.q4gsw_requant.default", (In(("S", 45)), floats(3, 21, low=0.1, high=0.5), 16), out="uint8"
+    ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from typing import Any
@@ -9,17 +10,23 @@ from typing import Any
 import typer
 
 from hightide.cli.adapters import adapters
+from hightide.cli.chat import chat
 from hightide.cli.export import export
+from hightide.cli.generate import generate
+from hightide.cli.perplexity import perplexity
 from hightide.cli.run import run
 from hightide.errors import HightideError
 
 app = typer.Typer(
     name="hightide",
-    help="Run ExecuTorch programs on any WebGPU adapter, at any live shape.",
+    help="Language models and ExecuTorch programs on any WebGPU adapter, at any live shape.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(chat)
+app.command()(generate)
+app.command()(perplexity)
 app.command()(run)
 app.command()(adapters)
 app.command()(export)
@@ -28,6 +35,8 @@ app.command()(export)
 def main() -> None:
     """The entry point: a user's error is one sentence on stderr and exit code 1."""
     warnings.showwarning = _show_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):  # text of a model may be any, whatever a Windows pipe is set to
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="replace")
     try:
         app()
     except (HightideError, OSError) as error:

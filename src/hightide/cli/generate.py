@@ -10,6 +10,7 @@ import typer
 
 from hightide.cli.options import (
     MODEL_HELP,
+    WITHOUT_MODEL,
     Context,
     Device,
     FrequencyPenalty,
@@ -27,6 +28,7 @@ from hightide.cli.options import (
     decode_text,
     note,
     open_timed,
+    require_tokenizer,
     write_answer,
 )
 from hightide.cli.progress import bar
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 
 def generate(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP, show_default=False)] = None,
-    prompt: Annotated[str, typer.Argument(help="The text to go on with; - is stdin.")] = "-",
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} {WITHOUT_MODEL}")] = None,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to go on with; - is stdin.")] = "-",
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message, to be answered.")] = False,
     system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None,
     ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False,
@@ -79,9 +81,10 @@ def generate(
         speculate=speculate,
         on_full=on_full.value,
     )
-    text = decode_text(sys.stdin.buffer.read(), "the prompt") if prompt == "-" else prompt
-    given = _prompt(text, chat or system is not None, system, ids)
+    given = _prompt(read_stdin() if prompt == "-" else prompt, chat or system is not None, system, ids)
     llm, loading = open_timed(model, tokenizer, context, device)
+    if not ids:
+        require_tokenizer(llm, " or the prompt as --ids")
     with bar("reading the prompt", "tokens") as tell:
         stream = llm.stream(given, progress=tell, **options)
         first = next(stream, None)
@@ -106,16 +109,24 @@ def generate(
 
 def describe(llm: LLM, stats: Stats, loading: float) -> list[str]:
     """Times and memory, a line each."""
-    memory = {kind: size for kind, size in stats.device_bytes.items() if size >= 500_000}
-    kinds = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in memory.items())
+    memory = stats.device_bytes
+    kinds = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in memory.items() if size >= 50_000)
     reused = f" ({stats.reused_tokens} of them reused)" if stats.reused_tokens else ""
+    calls = f" in {stats.calls + 1} calls" if stats.calls + 1 < stats.new_tokens else ""
     return [
         f"model          {llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {loading:.2f} s",
         f"prompt         {stats.prompt_tokens} tokens{reused}, {stats.prefill_rate:.1f} tok/s",
         f"first token    after {stats.time_to_first_token:.2f} s",
-        f"answer         {stats.new_tokens} tokens in {stats.calls + 1} calls, {stats.decode_rate:.1f} tok/s",
-        f"device memory  {sum(stats.device_bytes.values()) / 1e6:.1f} MB: {kinds}",
+        f"answer         {stats.new_tokens} tokens{calls}, {stats.decode_rate:.1f} tok/s",
+        f"device memory  {sum(memory.values()) / 1e6:.1f} MB: {kinds}" if memory else "device memory  unknown",
     ]
+
+
+def read_stdin() -> str:
+    """The prompt, without the newline that ends a text file."""
+    if sys.stdin.isatty():
+        note("the prompt, up to Ctrl-D:")
+    return decode_text(sys.stdin.buffer.read(), "the prompt").removesuffix("\n").removesuffix("\r")
 
 
 def _prompt(text: str, chat: bool, system: str | None, ids: bool) -> Prompt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from enum import Enum
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"  # SmolLM2-135M-Instruct, by name
 MODEL_HELP = f"A GGUF or .pte file, or '{DEFAULT}' for SmolLM2-135M-Instruct."
+WITHOUT_MODEL = "Without one: the model of the last chat, else the default."
 
 
 class OnFull(str, Enum):
@@ -61,17 +63,24 @@ def open_model(name: str | None, tokenizer: Path | None, context: int | None, de
         path = Path(name)
         if not path.is_file():
             raise InputError(f"{path} is not a file: name a GGUF or .pte model, or '{DEFAULT}'")
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start[:4] != b"GGUF" and start[4:] != b"ET12":
+        raise InputError(f"{path} is neither a GGUF model nor a .pte program")
     with bar(f"loading {path.name}", "bytes") as tell:
         return LLM(path, tokenizer=tokenizer, context=context, device=device, progress=tell)
 
 
-def open_timed(
-    name: str | None, tokenizer: Path | None, context: int | None, device: str | None
-) -> tuple[LLM, float]:
+def open_timed(name: str | None, tokenizer: Path | None, context: int | None, device: str | None) -> tuple[LLM, float]:
     """`open_model`, and the seconds it took."""
     start = time.perf_counter()
     llm = open_model(name, tokenizer, context, device)
     return llm, time.perf_counter() - start
+
+
+def require_tokenizer(llm: LLM, instead: str = "") -> None:
+    if llm.tokenizer is None:
+        raise InputError(f"{llm.path.name} has no tokenizer: give one with --tokenizer{instead}")
 
 
 def decode_text(data: bytes, what: str) -> str:
@@ -91,4 +100,5 @@ def write_answer(text: str) -> None:
 
 def note(text: str) -> None:
     """To stderr, dimmed on a terminal."""
-    print(f"\x1b[2m{text}\x1b[0m" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+    dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    print(f"\x1b[2m{text}\x1b[0m" if dim else text, file=sys.stderr, flush=True)

@@ -10,13 +10,23 @@ from typing import Annotated
 
 import typer
 
-from hightide.cli.options import MODEL_HELP, Context, Device, Json, Tokenizer, decode_text, note, open_model
+from hightide.cli.options import (
+    MODEL_HELP,
+    Context,
+    Device,
+    Json,
+    Tokenizer,
+    decode_text,
+    note,
+    open_model,
+    require_tokenizer,
+)
 from hightide.cli.progress import bar
 
 
 def perplexity(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
-    file: Annotated[str, typer.Argument(help="A UTF-8 text file; - is stdin.", show_default=False)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A UTF-8 text file; - is stdin.", show_default=False)],
     window: Annotated[int | None, typer.Option(help="Tokens read at once; by default the context.")] = None,
     stride: Annotated[
         int | None, typer.Option(help="Tokens from a window to the next; by default half a window.")
@@ -35,6 +45,7 @@ def perplexity(
 
     text = decode_text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file)
     llm = open_model(model, tokenizer, context, device)
+    require_tokenizer(llm)
     start = time.perf_counter()
     with bar(f"scoring {file}", "tokens") as tell:
         score = score_text(llm, text, window=window, stride=stride, progress=tell)

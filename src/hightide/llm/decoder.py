@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -58,7 +59,8 @@ class Decoder(Protocol):
     def save(self, length: int) -> list[np.ndarray]:
         """The state of the first `length` positions."""
 
-    def restore(self, saved: Sequence[np.ndarray]) -> None: ...
+    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
+        """Put back what `save` gave."""
 
 
 class GraphDecoder:
@@ -106,14 +108,13 @@ class GraphDecoder:
     def save(self, length: int) -> list[np.ndarray]:
         return [array[:, :length].copy() for array in self.session.read_state()]
 
-    def restore(self, saved: Sequence[np.ndarray]) -> None:
+    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
         whole = self.session.read_state()
-        if [s.shape[2:] for s in saved] != [w.shape[2:] for w in whole] or any(
-            s.shape[1] > self.context for s in saved
-        ):
+        fitting = [(*w.shape[:1], length, *w.shape[2:]) for w in whole]
+        if [s.shape for s in saved] != fitting or length > self.context or any(s.dtype.kind != "f" for s in saved):
             raise InputError("the saved state is of another model or a longer context")
         for array, part in zip(whole, saved, strict=True):
-            array[:, : part.shape[1]] = part
+            array[:, :length] = part
         self.session.write_state(whole)
 
 
@@ -122,7 +123,7 @@ class MethodDecoder:
 
     def __init__(self, method: Method, *, context: int, cached: bool) -> None:
         self.method, self.cached = method, cached
-        self.device = "host"
+        self.device = method.sessions[0].name if method.sessions else "NumPy"
         self.context = context
         self.max_tokens = method.inputs[0].dims[1]
         self.max_keep = 1
@@ -155,14 +156,21 @@ class MethodDecoder:
         return step
 
     def device_bytes(self) -> dict[str, int]:
-        return {}
+        total: Counter[str] = Counter()
+        for session in self.method.sessions:
+            total.update(session.device_bytes())
+        return dict(total)
 
     def save(self, length: int) -> list[np.ndarray]:
         if self.cached:
             raise UnsupportedError("the state of a program of several parts cannot be saved")
-        return [np.array(self._history[:length])]
+        return [np.array(self._history[:length], np.int64)]
 
-    def restore(self, saved: Sequence[np.ndarray]) -> None:
+    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
+        if self.cached:
+            raise UnsupportedError("the state of a program of several parts cannot be restored")
+        if [s.shape for s in saved] != [(length,)] or length > self.context or saved[0].dtype.kind != "i":
+            raise InputError("the saved state is of another model or a longer context")
         self._history = saved[0].tolist()
 
 
@@ -183,22 +191,33 @@ def open_gguf(
     context = min(trained, DEFAULT_CONTEXT) if context is None else context
     if not 1 <= context <= trained:
         raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    if max_tokens < 1:
+        raise InputError(f"a call takes at least one token, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
+    if device is None:
+        device = os.environ.get("HIGHTIDE_DEVICE") or None
     session = build_session(graph, choose_device(device), [True, False, False, False], INPUTS, progress)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 
-def open_pte(program: Program, progress: Progress | None = None) -> Decoder:
-    """A program whose method `forward` takes tokens, and a position if it has a KV cache."""
+def open_pte(program: Program, context: int | None = None, progress: Progress | None = None) -> Decoder:
+    """A program whose method `forward` takes tokens, and a position if it has a KV cache.
+
+    A `context` uses that much of the program's own.
+    """
     info = program.methods.get("forward")
     if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
         raise UnsupportedError(f"{program.file.path.name} has no method forward(tokens, input_pos)")
     cached = len(info.inputs) == 2
     longest = info.inputs[0].dims[1]
-    context = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
+    most = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
+    most = most if cached else longest
+    context = most if context is None else context
+    if not 1 <= context <= most:
+        raise InputError(f"{program.file.path.name} has a context of {most}; {context} was asked for")
     graph = program.single_graph("forward")
     if graph is None or not cached:
-        return MethodDecoder(program.method("forward"), context=context if cached else longest, cached=cached)
+        return MethodDecoder(program.method("forward"), context=context, cached=cached)
     dynamic = [spec.dynamic for spec in info.inputs]
     names = ["tokens", "input_pos", "settings"]
     session = build_session(with_choice(graph), choose_device(program.device), [*dynamic, False], names, progress)

@@ -213,6 +213,25 @@ def _token_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
 
 
 def _export(checkpoint: Checkpoint, switches: list[str], out: Path) -> Any:
+    with tempfile.TemporaryDirectory(prefix="hightide") as folder, _quiet():
+        import torch
+
+        weights = {name: torch.from_numpy(weight.copy()) for name, weight in checkpoint.weights.items()}
+        torch.save(weights, f"{folder}/weights.pth")
+        Path(folder, "params.json").write_text(json.dumps(checkpoint.params))
+        files = ["-c", f"{folder}/weights.pth", "--params", f"{folder}/params.json", "--output-dir", folder]
+        program = f"{folder}/program.pte"
+        try:
+            model = _run_exporter(checkpoint, [*files, "--output_name", program, *switches])
+        except Exception as error:  # it raises whatever it meets
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ProgramError(f"ExecuTorch's exporter failed: {reason}") from error
+        shutil.move(program, out)
+    return model
+
+
+def _run_exporter(checkpoint: Checkpoint, switches: list[str]) -> Any:
+    """The model it traced; `stories110m` is its name for a Llama of any dims."""
     import torch
     from executorch.examples.models.llama import export_llama_lib as exporter
     from executorch.extension.llm.export.config.llm_config import LlmConfig
@@ -226,33 +245,19 @@ def _export(checkpoint: Checkpoint, switches: list[str], out: Path) -> Any:
         rope.freqs_cos, rope.freqs_sin = (torch.from_numpy(t.copy()) for t in (checkpoint.cos, checkpoint.sin))
         return builder
 
-    with tempfile.TemporaryDirectory(prefix="hightide") as folder, _quiet():
-        torch.save({n: torch.from_numpy(w.copy()) for n, w in checkpoint.weights.items()}, f"{folder}/weights.pth")
-        Path(folder, "params.json").write_text(json.dumps(checkpoint.params))
-        files = f"--model stories110m -c {folder}/weights.pth --params {folder}/params.json"
-        config = LlmConfig.from_args(
-            exporter.build_args_parser().parse_args(
-                [*files.split(), "--output_name", f"{folder}/program.pte", "--output-dir", folder, *switches]
-            )
-        )
-        with mock.patch.object(exporter, "_load_llama_model", load_with_angles):
-            try:
-                builder = exporter._export_llama(config)
-            except Exception as error:
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise ProgramError(f"ExecuTorch's exporter failed: {reason}") from error
-        shutil.move(f"{folder}/program.pte", out)
-    return builder.model
+    args = exporter.build_args_parser().parse_args(["--model", "stories110m", *switches])
+    with mock.patch.object(exporter, "_load_llama_model", load_with_angles):
+        return exporter._export_llama(LlmConfig.from_args(args)).model
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter prints and logs a lot: prints go to stderr, logs below warnings nowhere."""
-    root, level = logging.getLogger(), logging.getLogger().level
+    """The exporter prints and logs a lot: prints go to stderr, logs and warnings nowhere."""
+    before = logging.root.manager.disable
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        root.setLevel(logging.ERROR)
+        logging.disable(logging.ERROR)
         try:
             yield
         finally:
-            root.setLevel(level)
+            logging.disable(before)

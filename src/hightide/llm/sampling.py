@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ class Sampling:
     logprobs: int = 0  # how many alternatives to report
 
     def __post_init__(self) -> None:
+        numbers = {name: value for name, value in vars(self).items() if name != "logit_bias"}
+        for name, value in numbers.items():
+            if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+                raise InputError(f"{name} must be a number, not {value!r}")
         limits = {
             "temperature": self.temperature >= 0,
             "top_k": self.top_k >= 0,
@@ -38,6 +43,13 @@ class Sampling:
         for name, fine in limits.items():
             if not fine:
                 raise InputError(f"{name} cannot be {getattr(self, name)}")
+        if any(math.isnan(bias) for bias in self.logit_bias.values()):
+            raise InputError("logit_bias cannot be NaN")
+
+    def check_tokens(self, vocab_size: int) -> None:
+        bad = next((token for token in self.logit_bias if not 0 <= token < vocab_size), None)
+        if bad is not None:
+            raise InputError(f"logit_bias names token {bad}; there are 0..{vocab_size - 1}")
 
     @property
     def on_device(self) -> bool:
@@ -67,8 +79,6 @@ class Sampling:
 
     def _adjusted(self, logits: np.ndarray, before: Sequence[int]) -> np.ndarray:
         for token, bias in self.logit_bias.items():
-            if not 0 <= token < len(logits):
-                raise InputError(f"logit_bias names token {token}; there are 0..{len(logits) - 1}")
             logits[token] += bias
         counts = Counter(before)
         if counts:
@@ -89,10 +99,11 @@ class Choice:
 
 
 def find_draft(tokens: Sequence[int], most: int, longest: int = 3) -> list[int]:
-    """Prompt lookup: what followed the last occurrence of the newest n-gram, at most `most` tokens."""
+    """Prompt lookup: what followed the last occurrence of the newest n-gram, again and again up to `most` tokens."""
     for n in range(min(longest, len(tokens) - 1), 0, -1):
         tail = list(tokens[-n:])
         for start in range(len(tokens) - n - 1, -1, -1):
             if list(tokens[start : start + n]) == tail:
-                return list(tokens[start + n : start + n + most])
+                followed = list(tokens[start + n : start + n + most])  # shorter where the text repeats itself
+                return [followed[i % len(followed)] for i in range(most)] if followed else []
     return []

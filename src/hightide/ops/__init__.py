@@ -10,15 +10,22 @@ FAMILIES = (
     "symints",
     "elementwise",
     "movement",
+    "gather",
     "norm",
     "linear",
+    "conv",
+    "pool",
+    "resample",
     "quantize",
+    "int8",
+    "training",
     "embedding",
     "rotary",
     "attention",
     "sampling",
     "softmax",
     "fill",
+    "reduce",
     "portable",  # last: it fills in what no family above has
 )
 

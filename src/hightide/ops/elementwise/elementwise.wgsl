@@ -1,10 +1,11 @@
 // out = $EXPR, element by element, with broadcasting.
 // One thread per four consecutive output elements; buffers are padded to whole vec4s.
 // Operands are loaded flat (same dims), strided (broadcast), or come as a number in the parameters.
+alias N = $NUMBER;   // what numbers are in the parameters
 struct Params {
     numel: u32,
-    n0: $C, n1: $C, n2: $C,   // operands that are numbers
-    p: $C, q: $C,             // the op's scalars
+    n0: N, n1: N, n2: N,   // operands that are numbers
+    p: N, q: N,            // the op's scalars
     dims: array<vec4<u32>, 2>,
     strides0: array<vec4<u32>, 2>,
     strides1: array<vec4<u32>, 2>,
@@ -27,19 +28,71 @@ fn at(element: u32, strides: array<vec4<u32>, 2>) -> u32 {
     return place;
 }
 
+fn places(i: u32, strides: array<vec4<u32>, 2>) -> vec4<u32> {
+    let first = i * 4u;
+    return vec4<u32>(at(first, strides), at(first + 1u, strides), at(first + 2u, strides), at(first + 3u, strides));
+}
+
 fn bytes_of(word: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
+}
+fn signed_bytes_of(word: u32) -> vec4<i32> {
+    return vec4<i32>(bytes_of(word) << vec4<u32>(24u)) >> vec4<u32>(24u);
+}
+
+// A compiler may take NaN for impossible, so bits are compared, and min and max may drop it: torch keeps it.
+fn is_nan(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+}
+fn keep_nan(x: vec4<f32>, otherwise: vec4<f32>) -> vec4<f32> {
+    return select(otherwise, x, is_nan(x));
+}
+
+fn upper(x: vec4<f32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) & vec4<u32>(0xfffff000u));
+}
+// floor(a / b) of the exact quotient: the rounded one may be a whole number off.
+fn floor_div(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let q = floor(a / b);
+    // a - q * b, within 0..b if q is right: by halves of 12 bits, whose products are exact (fma may round twice).
+    let qh = upper(q);
+    let bh = upper(b);
+    let rest = ((a - qh * bh) - qh * (b - bh) - (q - qh) * bh) - (q - qh) * (b - bh);
+    let high = (rest != vec4<f32>()) & ((rest < vec4<f32>()) != (b < vec4<f32>()));
+    let low = !high & (abs(rest) >= abs(b));
+    return select(select(q, q + 1.0, low), q - 1.0, high);
+}
+fn floor_div_int(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
+    let q = a / b;
+    return select(q, q - 1, ((a ^ b) < vec4<i32>(0)) & (q * b != a));
 }
 
 // x to the power y as torch has it: a negative base is fine with a whole exponent.
 fn power1(x: f32, y: f32) -> f32 {
     if (y == 0.0) { return 1.0; }
-    if (x >= 0.0) { return select(pow(x, y), 0.0, x == 0.0 && y > 0.0); }
+    let odd = (y - 2.0 * floor(y * 0.5)) == 1.0;
+    if (x == 0.0) { return select(0.0, select(1.0 / abs(x), 1.0 / x, odd), y < 0.0); }
+    if (x > 0.0) { return pow(x, y); }
     if (y != floor(y)) { return bitcast<f32>(0x7fc00000u + params.numel * 0u); }
-    return pow(-x, y) * select(1.0, -1.0, (y - 2.0 * floor(y * 0.5)) == 1.0);
+    return pow(-x, y) * select(1.0, -1.0, odd);
 }
 fn power(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(power1(x.x, y.x), power1(x.y, y.y), power1(x.z, y.z), power1(x.w, y.w));
+}
+
+// Whole numbers: by squaring, wrapping as integers do; a negative exponent is 1 / x^|y| cut to a whole number.
+fn power_int1(x: i32, y: i32) -> i32 {
+    if (y < 0) { return select(select(0, 1 - 2 * (y & 1), x == -1), 1, x == 1); }
+    var result = 1;
+    var square = x;
+    for (var rest = y; rest > 0; rest >>= 1u) {
+        if ((rest & 1) == 1) { result *= square; }
+        square *= square;
+    }
+    return result;
+}
+fn power_int(x: vec4<i32>, y: vec4<i32>) -> vec4<i32> {
+    return vec4<i32>(power_int1(x.x, y.x), power_int1(x.y, y.y), power_int1(x.z, y.z), power_int1(x.w, y.w));
 }
 
 fn gelu_tanh(x: vec4<f32>) -> vec4<f32> {
@@ -59,8 +112,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let i = group_number(group, groups) * 64u + lane;
     if (i * 4u >= params.numel) { return; }
-    let p = vec4<$C>(params.p);
-    let q = vec4<$C>(params.q);
+    let p = vec4<$C>(vec4<N>(params.p));
+    let q = vec4<$C>(vec4<N>(params.q));
 $LOADS
     let result = $EXPR;
     $STORE

@@ -20,7 +20,6 @@ from hightide.ops.contract import (
     Tensor,
     ceil_div,
     kernel,
-    normalize_dim,
     op,
     require_dtype,
 )
@@ -30,25 +29,18 @@ ROWS = kernel("embedding/rows.wgsl", "gather_rows")
 EMBEDDING_Q4 = {low: kernel("embedding/embedding_q4.wgsl", LOW_FIRST=str(low).lower()) for low in (False, True)}
 
 
-def gather_rows(x: Tensor, dim: int, indices: Tensor, out: Tensor) -> Dispatch:
-    """x[..., indices, ...] with `indices` (of any rank) in the place of `dim`."""
+def gather_rows(x: Tensor, indices: Tensor, out: Tensor) -> Dispatch:
+    """x[indices], for indices of any rank."""
     require_dtype("i32", indices)
     if {GPU_TYPE.get(x.dtype), GPU_TYPE.get(out.dtype)} not in ({"f32"}, {"i32"}):
         raise UnsupportedError(f"picking rows of {x.dtype} has no kernel")
     return Dispatch(
         ROWS,
         groups=ceil_div(out.numel, 64),
-        params=(math.prod(x.dims[:dim]), indices.numel, x.dims[dim], math.prod(x.dims[dim + 1 :])),
+        params=(indices.numel, x.dims[0], math.prod(x.dims[1:])),
         reads=(x, indices),
         writes=(out,),
     )
-
-
-def gathered_dims(ctx: Context, x: Tensor, dim: int, indices: Tensor, what: str, low: int = 0) -> Dims:
-    ctx.require_indices(indices, low, x.dims[dim] - 1, what)
-    if indices.numel and not x.dims[dim]:
-        raise InputError(f"{what}s into dim {dim}, which is empty")
-    return (*x.dims[:dim], *indices.dims, *x.dims[dim + 1 :])
 
 
 @op("aten.embedding.default")
@@ -64,46 +56,10 @@ class Embedding(Op):
         if isinstance(weight, tuple) or weight.dtype in BLOCK_TYPES:
             yield from block_rows(parts_of(weight), indices, out)
         else:
-            yield gather_rows(weight, 0, indices, out)
+            yield gather_rows(weight, indices, out)
 
     def reference(self, weight: np.ndarray | tuple[np.ndarray, ...], indices: np.ndarray, *_: Any) -> np.ndarray:
         return (np.concatenate(weight) if isinstance(weight, tuple) else weight)[indices]
-
-
-@op("aten.index_select.default")
-class IndexSelect(Op):
-    """Slices along `dim` by index."""
-
-    def outputs(self, ctx: Context, x: Tensor, dim: int, indices: Tensor) -> list[Dims]:
-        return [gathered_dims(ctx, x, normalize_dim(dim, x.rank), indices, "index")]
-
-    def plan(self, ctx: Context, x: Tensor, dim: int, indices: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
-        yield gather_rows(x, normalize_dim(dim, x.rank), indices, out)
-
-    def reference(self, x: np.ndarray, dim: int, indices: np.ndarray) -> np.ndarray:
-        return np.take(x, indices, axis=dim)
-
-
-@op("aten.index.Tensor")
-class Index(Op):
-    """x[indices]: an index tensor for some dims, None for the others. One index tensor has a kernel."""
-
-    def outputs(self, ctx: Context, x: Tensor, indices: tuple[Tensor | None, ...]) -> list[Dims]:
-        dim, index = _single(indices)
-        return [gathered_dims(ctx, x, dim, index, "index", low=-x.dims[dim])]
-
-    def plan(self, ctx: Context, x: Tensor, indices: tuple[Tensor | None, ...], *, out: Tensor) -> Iterable[Dispatch]:
-        yield gather_rows(x, *_single(indices), out)
-
-    def reference(self, x: np.ndarray, indices: tuple[np.ndarray | None, ...]) -> np.ndarray:
-        return x[tuple(slice(None) if i is None else i for i in indices)]
-
-
-def _single(indices: tuple[Tensor | None, ...]) -> tuple[int, Tensor]:
-    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(given) != 1:
-        raise UnsupportedError(f"indexing with {len(given)} tensors at once has no kernel")
-    return given[0]
 
 
 @op("et_vk.embedding_q4gsw.default")

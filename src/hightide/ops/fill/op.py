@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,18 +22,22 @@ from hightide.ops.contract import (
     expr_of,
     kernel,
     op,
+    require_dtype,
 )
+from hightide.ops.movement.strided import word_of
+
+GRID_PRIORS = kernel("fill/grid_priors.wgsl")
 
 
 def fill(out: Tensor, start: float, step: float = 0) -> Dispatch:
     kind = GPU_TYPE.get(out.dtype)
-    if kind not in ("f32", "i32"):
-        raise UnsupportedError(f"filling {out.dtype} has no kernel")
-    to_word = float if kind == "f32" else int
+    if kind not in ("f32", "i32", "u8") or (kind == "u8" and step):
+        raise UnsupportedError(f"{'a range of' if step else 'filling'} {out.dtype} has no kernel")
+    words = ceil_div(out.numel, 4) if kind == "u8" else out.numel
     return Dispatch(
-        kernel("fill/fill.wgsl", T=kind),
-        groups=ceil_div(out.numel, 64),
-        params=(out.numel, to_word(start), to_word(step)),
+        kernel("fill/fill.wgsl", T="u32" if kind == "u8" else kind),
+        groups=ceil_div(words, 64),
+        params=(words, word_of(out.dtype, start), word_of(out.dtype, step)),
         reads=(),
         writes=(out,),
     )
@@ -51,7 +56,8 @@ class Full(Op):
         yield fill(out, _number(ctx, rest[0]) if self.value is None else self.value)
 
     def reference(self, like: Any, *rest: Any) -> np.ndarray:
-        return np.full(like.shape if self.like else like, rest[0] if self.value is None else self.value)
+        value = rest[0] if self.value is None else self.value
+        return np.full(like.shape if self.like else like, value)
 
 
 add(Full(), "aten.full.default")
@@ -76,21 +82,53 @@ class ScalarTensor(Op):
         return np.asarray(value)
 
 
-@op("aten.arange.start_step")
 class Arange(Op):
-    """start, start + step, ... below end."""
+    """start, start + step, ... below end; `given` says which of these lead the arguments."""
 
-    def outputs(self, ctx: Context, start: Any, end: Any, step: Any = 1, *_: Any) -> list[Dims]:
-        first, last, by = (_number(ctx, v) for v in (start, end, step))
-        if by == 0:
-            raise InputError("a range with step 0")
-        return [(max(0, int(np.ceil((last - first) / by))),)]
+    def __init__(self, *given: str) -> None:
+        self.given = given
 
-    def plan(self, ctx: Context, start: Any, end: Any, step: Any = 1, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield fill(out, _number(ctx, start), _number(ctx, step))
+    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
+        start, end, step = self._range(tuple(_number(ctx, a) for a in args[: len(self.given)]))
+        if step == 0 or (end - start) / step < 0:
+            raise InputError(f"a range from {start} to {end} by {step}")
+        return [(math.ceil((end - start) / step),)]
 
-    def reference(self, start: Any, end: Any, step: Any = 1, *_: Any) -> np.ndarray:
-        return np.arange(start, end, step)
+    def plan(self, ctx: Context, *args: Any, out: Tensor) -> Iterable[Dispatch]:
+        start, _, step = self._range(tuple(_number(ctx, a) for a in args[: len(self.given)]))
+        yield fill(out, start, step)
+
+    def reference(self, *args: Any) -> np.ndarray:
+        return np.arange(*self._range(args[: len(self.given)]))
+
+    def _range(self, args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        given = dict(zip(self.given, args, strict=False))
+        step = given.get("step")
+        return given.get("start", 0), given["end"], 1 if step is None else step
+
+
+add(Arange("start", "end", "step"), "aten.arange.start_step")
+add(Arange("start", "end"), "aten.arange.start")
+add(Arange("end"), "aten.arange.default")
+
+
+@op("et_vk.grid_priors.default")
+class GridPriors(Op):
+    """The points (column, row) of a feature map [..., H, W], in pixels of the image: (index + offset) * stride."""
+
+    def outputs(self, ctx: Context, x: Tensor, stride: int, offset: float) -> list[Dims]:
+        if x.rank < 2:
+            raise InputError(f"a feature map of {list(x.dims)} has no rows and columns")
+        return [(x.dims[-2] * x.dims[-1], 2)]
+
+    def plan(self, ctx: Context, x: Tensor, stride: int, offset: float, *, out: Tensor) -> Iterable[Dispatch]:
+        require_dtype("f32", out)
+        params = (out.numel // 2, x.width, float(stride), float(offset))
+        yield Dispatch(GRID_PRIORS, groups=ceil_div(out.numel // 2, 64), params=params, reads=(), writes=(out,))
+
+    def reference(self, x: np.ndarray, stride: int, offset: float) -> np.ndarray:
+        rows, columns = np.indices(x.shape[-2:]).reshape(2, -1)
+        return (np.stack([columns, rows], axis=-1) + offset) * stride
 
 
 def _number(ctx: Context, value: int | float | LiveInt) -> int | float:

@@ -10,8 +10,19 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Sym
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, expr_of, normalize_dim, op, strides_of
-from hightide.ops.movement.strided import move
+from hightide.ops.contract import (
+    GPU_TYPE,
+    Context,
+    Dispatch,
+    LiveInt,
+    Op,
+    Tensor,
+    expr_of,
+    normalize_dim,
+    op,
+    strides_of,
+)
+from hightide.ops.movement.strided import broadcast_strides, move, place
 
 
 @op("aten.permute_copy.default", "aten.permute.default")
@@ -137,13 +148,6 @@ def expanded(dims: Dims, sizes: Dims) -> Dims:
     return result
 
 
-def broadcast_strides(dims: Dims, to: Dims) -> Dims:
-    """Strides that read a contiguous tensor of `dims` as if it had the dims `to`."""
-    strides = strides_of(dims)
-    lead = len(to) - len(dims)
-    return (0,) * lead + tuple(0 if d == 1 else s for d, s in zip(dims, strides, strict=True))
-
-
 @op("aten.repeat.default")
 class Repeat(Op):
     """Whole copies side by side along each dim."""
@@ -191,7 +195,11 @@ class Cat(Op):
         to = strides_of(out.dims)
         at = 0
         for part in _parts(tensors):
-            yield move(part, out, part.dims, strides_of(part.dims), to, dst_start=at * to[dim])
+            if GPU_TYPE.get(out.dtype) == "u8":  # parts may share words: one after the other fills in its bytes
+                if part.numel:
+                    yield place(part, out, tuple(at if n == dim else 0 for n in range(out.rank)), None)
+            else:
+                yield move(part, out, part.dims, strides_of(part.dims), to, dst_start=at * to[dim])
             at += part.dims[dim]
 
     def reference(self, tensors: tuple[np.ndarray, ...], dim: int = 0) -> np.ndarray:
@@ -243,6 +251,64 @@ class Flip(Op):
 
     def reference(self, x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
         return np.flip(x, dims)
+
+
+@op("aten.constant_pad_nd.default")
+class Pad(Op):
+    """A constant around x: (before, after) of the last dim, then of the one before it. Negative ones cut."""
+
+    def outputs(self, ctx: Context, x: Tensor, pads: tuple[int | LiveInt, ...], value: float = 0) -> list[Dims]:
+        sizes = _pads(tuple(ctx.pin(expr_of(p)) for p in pads), x.rank)
+        dims = tuple(d + before + after for d, (before, after) in zip(x.dims, sizes, strict=True))
+        if min(dims, default=0) < 0:
+            raise InputError(f"padding {list(x.dims)} with {sizes} leaves less than nothing")
+        return [dims]
+
+    def plan(
+        self, ctx: Context, x: Tensor, pads: tuple[int | LiveInt, ...], value: float = 0, *, out: Tensor
+    ) -> Iterable[Dispatch]:
+        sizes = _pads(tuple(ctx.pin(expr_of(p)) for p in pads), x.rank)
+        yield place(x, out, tuple(before for before, _ in sizes), value or 0)
+
+    def reference(self, x: np.ndarray, pads: tuple[int, ...], value: float = 0) -> np.ndarray:
+        sizes = _pads(pads, x.ndim)
+        kept = tuple(slice(max(-b, 0), d - max(-a, 0)) for (b, a), d in zip(sizes, x.shape, strict=True))
+        return np.pad(x[kept], [(max(b, 0), max(a, 0)) for b, a in sizes], constant_values=value)
+
+
+def _pads(pads: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
+    """(before, after) of every dim, the first dim first."""
+    if len(pads) % 2 or len(pads) > 2 * rank:
+        raise InputError(f"{len(pads)} pads for a tensor of rank {rank}")
+    given = [(pads[n], pads[n + 1]) for n in range(len(pads) - 2, -1, -2)]
+    return [(0, 0)] * (rank - len(given)) + given
+
+
+@op("aten.unfold_copy.default", "aten.unfold.default")
+class Unfold(Op):
+    """Windows of `size` elements, `step` apart, along `dim`; the elements of a window are a new last dim."""
+
+    def outputs(self, ctx: Context, x: Tensor, dim: int, size: Any, step: Any) -> list[Dims]:
+        dim = normalize_dim(dim, x.rank)
+        length = x.dims[dim] if x.rank else 1
+        size, step = ctx.pin(expr_of(size)), ctx.pin(expr_of(step))
+        if not 0 <= size <= length or step < 1:
+            raise InputError(f"windows of {size}, {step} apart, of a dim of {length}")
+        windows = ((length - size) // step + 1,) if x.rank else ()
+        return [(*x.dims[:dim], *windows, *x.dims[dim + 1 :], size)]
+
+    def plan(self, ctx: Context, x: Tensor, dim: int, size: Any, step: Any, *, out: Tensor) -> Iterable[Dispatch]:
+        strides, dim = strides_of(x.dims), normalize_dim(dim, x.rank)
+        apart = ctx.pin(expr_of(step))
+        source = (*(s * apart if n == dim else s for n, s in enumerate(strides)), strides[dim] if x.rank else 0)
+        yield move(x, out, out.dims, source, strides_of(out.dims))
+
+    def reference(self, x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
+        if not x.ndim:
+            return x.reshape(1)[:size]
+        starts = range(0, x.shape[dim] - size + 1, step)
+        windows = [np.take(x, range(at, at + size), axis=dim) for at in starts]
+        return np.moveaxis(np.stack(windows, axis=dim % x.ndim), dim % x.ndim + 1, -1)
 
 
 __all__ = ["broadcast_strides", "expanded"]

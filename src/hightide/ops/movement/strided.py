@@ -1,4 +1,7 @@
-"""One kernel moves elements between two strided boxes; slices, permutes, cats and copies are calls of it."""
+"""One kernel moves elements between two strided boxes; slices, permutes, cats and copies are calls of it.
+
+Where a box is only part of a tensor of bytes, or has something around it, another places it whole words at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,16 @@ from hightide.ops.contract import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div,
 
 STRIDED = kernel("movement/strided.wgsl")
 STRIDED_BYTES = kernel("movement/strided_bytes.wgsl")
+PLACE = {  # by (of bytes, what is around stays)
+    (packed, keep): kernel(
+        "movement/place.wgsl",
+        "place_bytes" if packed else "place",
+        PER_WORD=f"{4 if packed else 1}u",
+        KEEP=str(keep).lower(),
+    )
+    for packed in (False, True)
+    for keep in (False, True)
+}
 
 
 def move(
@@ -24,7 +37,7 @@ def move(
 ) -> Dispatch:
     """Copy a box of `dims`; `live_start` is (SymInt, stride) added to the source's start."""
     kinds = {GPU_TYPE.get(x.dtype), GPU_TYPE.get(out.dtype)}
-    whole = dst_start == 0 and dims == out.dims and dst_strides == strides_of(dims)
+    whole = dst_start == 0 and math.prod(dims) == out.numel and dst_strides == strides_of(dims)
     if kinds != {"f32"} and kinds != {"i32"} and not (kinds == {"u8"} and whole):
         raise UnsupportedError(f"moving {x.dtype} to part of {out.dtype} has no kernel")
     dims, src_strides, dst_strides = _merge(dims, src_strides, dst_strides)
@@ -45,6 +58,47 @@ def move(
 def copy(x: Tensor, out: Tensor) -> Dispatch:
     """Copy the live elements as they lie."""
     return move(x, out, out.dims, strides_of(out.dims), strides_of(out.dims))
+
+
+def place(x: Tensor, out: Tensor, before: Dims, value: float | None) -> Dispatch:
+    """Copy x to where it starts `before` into out (negative: cut); around it `value`, or with None what is there."""
+    kind = GPU_TYPE.get(out.dtype)
+    if kind != GPU_TYPE.get(x.dtype) or kind not in ("f32", "i32", "u8"):
+        raise UnsupportedError(f"placing {x.dtype} in {out.dtype} has no kernel")
+    if out.rank > 8:
+        raise UnsupportedError(f"a tensor of rank {out.rank} is over the 8 dims that kernels take")
+    per_word = 4 if kind == "u8" else 1
+    pad = 8 - out.rank
+    return Dispatch(
+        PLACE[kind == "u8", value is None],
+        groups=ceil_div(out.numel, 64 * per_word),
+        params=(
+            out.numel,
+            pad,
+            word_of(out.dtype, value or 0),
+            (1,) * pad + out.dims,
+            (1,) * pad + x.dims,
+            (0,) * pad + before,
+        ),
+        reads=(x,),
+        writes=(out,),
+    )
+
+
+def word_of(dtype: str, value: float) -> int | float:
+    """A number as the parameter whose bits are a word of that element; bytes fill the word."""
+    if GPU_TYPE.get(dtype) == "f32":
+        return float(value)
+    if GPU_TYPE.get(dtype) == "u8":
+        return int(bool(value) if dtype == "bool" else int(value) & 255) * 0x01010101
+    return int(value)
+
+
+def broadcast_strides(dims: Dims, to: Dims) -> Dims:
+    """Strides that read a contiguous tensor of `dims` as if it had the dims `to`."""
+    strides = strides_of(dims)
+    lead = len(to) - len(dims)
+    return (0,) * lead + tuple(0 if d == 1 else s for d, s in zip(dims, strides, strict=True))
 
 
 def _merge(dims: Dims, src: Dims, dst: Dims) -> tuple[Dims, Dims, Dims]:

@@ -83,7 +83,7 @@ class LinearDynamicQ8Q4(Op):
     ) -> list[Dims]:
         if x_scale.dims != x.dims[:-1] or x_zero.dims != x.dims[:-1]:
             raise InputError(f"rows of {list(x.dims)} do not match scales of {list(x_scale.dims)}")
-        check_bias(bias, weight.dims[0])
+        check_bias(bias, weight.dims[0], padded=True)
         return q4_output(x, weight, scales, group)
 
     def plan(

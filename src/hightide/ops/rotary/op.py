@@ -24,6 +24,7 @@ from hightide.ops.contract import (
 )
 
 INTERLEAVED = kernel("rotary/rotary.wgsl", "rotary_interleaved", HALVES="false")
+COMPLEX = kernel("rotary/complex.wgsl", "rotary_complex")
 HALVES = kernel("rotary/rotary.wgsl", "rotary_halves", HALVES="true")
 
 
@@ -131,3 +132,25 @@ class RotaryHalves(Op):
             return np.concatenate([inner * c + half * s, x[..., rotary:]], axis=-1)
 
         return turned(xq), turned(xk)
+
+
+@op("et_vk.apply_rotary_emb_interleaved.default")
+class RotaryComplex(Op):
+    """x [B, N, C] of interleaved (real, imaginary) pairs, times a table of N * C elements laid out alike."""
+
+    def outputs(self, ctx: Context, x: Tensor, table: Tensor) -> list[Dims]:
+        if x.rank != 3 or x.width % 2 or table.numel != x.dims[1] * x.width:
+            raise InputError(f"a table of {list(table.dims)} does not turn the pairs of {list(x.dims)}")
+        return [x.dims]
+
+    def plan(self, ctx: Context, x: Tensor, table: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
+        require_dtype("f32", x, table, out)
+        pairs = x.numel // 2
+        yield Dispatch(
+            COMPLEX, groups=ceil_div(pairs, 64), params=(pairs, table.numel // 2), reads=(x, table), writes=(out,)
+        )
+
+    def reference(self, x: np.ndarray, table: np.ndarray) -> np.ndarray:
+        real, imaginary = x[..., 0::2], x[..., 1::2]
+        cos, sin = np.moveaxis(table.reshape(*real.shape[1:], 2), -1, 0)
+        return np.stack([real * cos - imaginary * sin, real * sin + imaginary * cos], axis=-1).reshape(x.shape)

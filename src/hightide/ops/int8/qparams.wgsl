@@ -1,0 +1,37 @@
+// Per row of x, with 0 in its range: scale = (most - least) / (high - low), at least eps, and its zero point.
+// One workgroup per row; each lane goes over all lanes' bounds itself: one barrier.
+struct Params { rows: u32, width: u32, low: f32, high: f32, eps: f32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> scales: array<f32>;
+@group(0) @binding(4) var<storage, read_write> zeros: array<i32>;
+
+var<workgroup> bounds: array<vec2<f32>, 64>;
+
+fn zero_of(least: f32, most: f32) -> f32 {   // of bounds in units of the scale
+    $ZERO
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let row = group_number(group, groups);
+    var least = 0.0;
+    var most = 0.0;
+    if (row < params.rows) {
+        for (var i = lane; i < params.width; i += 64u) {
+            least = min(least, x[row * params.width + i]);
+            most = max(most, x[row * params.width + i]);
+        }
+    }
+    bounds[lane] = vec2<f32>(least, most);
+    workgroupBarrier();
+    if (lane != 0u || row >= params.rows) { return; }
+    for (var i = 1u; i < 64u; i++) {
+        least = min(least, bounds[i].x);
+        most = max(most, bounds[i].y);
+    }
+    let scale = max((most - least) / (params.high - params.low), params.eps);
+    scales[row] = scale;
+    zeros[row] = i32(zero_of(least / scale, most / scale));
+}

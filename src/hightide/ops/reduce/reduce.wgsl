@@ -1,0 +1,76 @@
+// out[o] = all x over the reduced dims, joined: added up, or the best of them and its index.
+// $LANES threads per output, each taking every $LANES-th element; the first then joins their parts: one barrier.
+// A part's index counts over the reduced dims; of equals the first wins, and NaN is better than any number.
+struct Params {
+    outputs: u32,
+    count: u32,          // elements joined for one output, at least one
+    first_kept: i32,     // dims before these are 1
+    first_reduced: i32,
+    kept_dims: array<vec4<u32>, 2>,
+    kept_strides: array<vec4<u32>, 2>,
+    reduced_dims: array<vec4<u32>, 2>,
+    reduced_strides: array<vec4<u32>, 2>,
+}
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> x: array<$X>;
+@group(0) @binding(3) var<storage, read_write> out: array<$OUT>;
+
+struct Part { value: $C, index: u32 }
+var<workgroup> parts: array<Part, 64>;
+
+fn is_nan(v: $C) -> bool { return $NAN; }
+fn better(a: Part, b: Part) -> bool {
+    if (a.value == b.value || (is_nan(a.value) && is_nan(b.value))) { return a.index < b.index; }
+    return a.value $SIGN b.value || is_nan(a.value);
+}
+fn join(a: Part, b: Part) -> Part {
+    $JOIN
+}
+fn element(at: u32) -> $C { return $LOAD; }
+
+fn kept_at(output: u32) -> u32 {
+    var rest = output;
+    var at = 0u;
+    for (var d = 7; d >= params.first_kept; d--) {
+        let size = params.kept_dims[d >> 2u][d & 3];
+        at += rest % size * params.kept_strides[d >> 2u][d & 3];
+        rest = rest / size;
+    }
+    return at;
+}
+fn reduced_at(index: u32) -> u32 {
+    var rest = index;
+    var at = 0u;
+    for (var d = 7; d > params.first_reduced; d--) {
+        let size = params.reduced_dims[d >> 2u][d & 3];
+        at += rest % size * params.reduced_strides[d >> 2u][d & 3];
+        rest = rest / size;
+    }
+    let d = params.first_reduced;
+    return at + rest * params.reduced_strides[d >> 2u][d & 3];
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let output = group_number(group, groups) * (64u / $LANES) + lane / $LANES;
+    let first = lane % $LANES;
+    let working = output < params.outputs && first < params.count;
+    var part: Part;
+    if (working) {
+        let start = kept_at(output);
+        part = Part(element(start + reduced_at(first)), first);
+        for (var i = first + $LANES; i < params.count; i += $LANES) {
+            part = join(part, Part(element(start + reduced_at(i)), i));
+        }
+    }
+    if ($LANES > 1u) {
+        parts[lane] = part;
+        workgroupBarrier();
+    }
+    if (!working || first != 0u) { return; }
+    for (var i = 1u; i < min($LANES, params.count); i++) {
+        part = join(part, parts[lane + i]);
+    }
+    out[output] = $OUT($RESULT);
+}

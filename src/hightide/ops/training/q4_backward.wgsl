@@ -1,0 +1,54 @@
+// out[m, k] = sum_n gradient[m, n] * (q[n, k] - 8) * scale[k / group, n], q in 4 bits, low nibble first.
+// One thread computes $ROWS rows x 8 columns, four bytes of each weight row. Any group and row length.
+struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32, row_tiles: u32, column_tiles: u32 }
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> gradient: array<f32>;
+@group(0) @binding(3) var<storage, read> weight: array<u32>;
+@group(0) @binding(4) var<storage, read> scales: array<f32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+
+const ROWS = $ROWS;
+
+fn four_bytes(at: u32) -> u32 {
+    let shift = at % 4u * 8u;
+    if (shift == 0u) { return weight[at / 4u]; }
+    return (weight[at / 4u] >> shift) | (weight[at / 4u + 1u] << (32u - shift));
+}
+fn scale_at(column: u32, n: u32) -> f32 {
+    return scales[min(column, params.k - 1u) / params.group * params.scale_row + n];
+}
+fn scales_at(column: u32, n: u32) -> vec4<f32> {
+    $SCALES
+}
+
+@compute @workgroup_size($LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let tile = group_number(group, groups) * ${LANES}u + lane;
+    if (tile >= params.row_tiles * params.column_tiles) { return; }
+    let column = tile % params.column_tiles * 8u;
+    let row = tile / params.column_tiles * u32(ROWS);
+    var even: array<vec4<f32>, ROWS>;   // columns 0, 2, 4, 6
+    var odd: array<vec4<f32>, ROWS>;
+    for (var r = 0; r < ROWS; r++) {
+        even[r] = vec4<f32>();
+        odd[r] = vec4<f32>();
+    }
+    for (var n = 0u; n < params.n; n++) {
+        let word = four_bytes(n * params.row_bytes + column / 2u);
+        let low = (vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu)) - 8.0) * scales_at(column, n);
+        let high = (vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu)) - 8.0) * scales_at(column + 1u, n);
+        for (var r = 0; r < ROWS; r++) {
+            let g = gradient[min(row + u32(r), params.m - 1u) * params.n + n];
+            even[r] += g * low;
+            odd[r] += g * high;
+        }
+    }
+    for (var r = 0; r < ROWS; r++) {
+        if (row + u32(r) < params.m) {
+            for (var c = 0u; c < min(8u, params.k - column); c++) {
+                out[(row + u32(r)) * params.k + column + c] = select(even[r][c / 2u], odd[r][c / 2u], c % 2u == 1u);
+            }
+        }
+    }
+}
