@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import gt
 from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
@@ -169,7 +170,7 @@ def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[
 
 def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:
     most = value.dims
-    if got != most and (len(got) != len(most) or any(not 0 <= g <= m for g, m in zip(got, most, strict=True))):
+    if got != most and (len(got) != len(most) or any(map(gt, got, most)) or min(got) < 0):
         raise InputError(f"the output would be {list(got)}, over its max dims {list(most)}")
     return Tensor(value, most if at_max else got)
 

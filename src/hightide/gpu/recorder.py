@@ -71,16 +71,16 @@ class Recording:
     commands: list[Command]
     copies: list[Copy]
     native: list[list[Any]] = field(init=False)  # [pipeline, group, offset, x, y], as the calls take them
-    live_grids: list[tuple[list[Any], Sym]] = field(init=False)  # entries of `native` sized at each run
+    live_grids: dict[Sym, list[list[Any]]] = field(init=False)  # formula -> the entries of `native` it sizes
 
     def __post_init__(self) -> None:
-        self.native, self.live_grids = [], []
+        self.native, self.live_grids = [], {}
         for command in self.commands:
             x, y = fold(command.groups) if isinstance(command.groups, int) else (0, 1)
             entry = [command.pipeline.address, command.group.address, _offset(command.params_offset), x, y]
             self.native.append(entry)
             if isinstance(command.groups, Sym):
-                self.live_grids.append((entry, command.groups))
+                self.live_grids.setdefault(command.groups, []).append(entry)
 
     def ending_with(self, copies: list[Copy]) -> Recording:
         """The same commands with other copies."""
@@ -89,16 +89,15 @@ class Recording:
         return other
 
     def size_grids(self, env: Env) -> None:
-        """Evaluate the grids that follow a SymInt; equal formulas are evaluated once."""
-        known: dict[Sym, tuple[int, int]] = {}
-        for entry, groups in self.live_grids:
-            if groups not in known:
-                known[groups] = fold(max(0, evaluate(groups, env)))
-            entry[3], entry[4] = known[groups]
+        """Evaluate the grids that follow a SymInt; layers share their formulas."""
+        for groups, entries in self.live_grids.items():
+            x, y = fold(max(0, evaluate(groups, env)))
+            for entry in entries:
+                entry[3], entry[4] = x, y
 
     def grids(self) -> list[tuple[int, int]]:
         """The grids that follow a SymInt, as they are sized now."""
-        return [(entry[3], entry[4]) for entry, _ in self.live_grids]
+        return [(entries[0][3], entries[0][4]) for entries in self.live_grids.values()]
 
 
 @dataclass(frozen=True)

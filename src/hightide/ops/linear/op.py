@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.blocks.dispatch import block_linear
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import Binding, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.contract import Binding, Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.elementwise.op import broadcast
 from hightide.ops.linear.tiles import LANES, bias_defines, given, rows_per_thread
 from hightide.ops.movement.op import broadcast_strides
@@ -75,13 +76,7 @@ def q4_dispatch(
         rows, shape = rows_per_thread(m)
         row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
         yield Dispatch(
-            kernel(
-                "linear/q4_tile.wgsl",
-                f"q4_{shape}",
-                ROWS=rows,
-                LANES=LANES,
-                **bias_defines(bias, 5, "value += bias[column + c];"),
-            ),
+            _q4_tile(rows, shape, bias is not None),
             groups=ceil_div(row_tiles * column_tiles, LANES),
             params=(m, n, k, row_bytes // 16, group, scale_row, row_tiles, column_tiles),
             reads=reads,
@@ -95,6 +90,12 @@ def q4_dispatch(
             reads=reads,
             writes=(out,),
         )
+
+
+@cache
+def _q4_tile(rows: int, shape: str, bias: bool) -> Kernel:
+    defines = bias_defines(bias, 5, "value += bias[column + c];")
+    return kernel("linear/q4_tile.wgsl", f"q4_{shape}", ROWS=rows, LANES=LANES, **defines)
 
 
 def q4_reference(
