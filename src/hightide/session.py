@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from hightide.levels import (
 )
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
+from hightide.probes import probe
 from hightide.session_api import Fed
 
 PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
@@ -102,7 +102,7 @@ class GpuSession:
         self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
 
         max_plan = self.planner.plan_max(MaxElements())
-        probes = [max_plan, *_probe(self.planner, self.specs, bool(max_plan.pins))]
+        probes = [max_plan, *probe(self.planner, self.specs, bool(max_plan.pins))]
         self.scratch: dict[Scratch, int] = {}
         for plan in probes:
             for scratch, size in plan.scratch_sizes.items():
@@ -375,35 +375,3 @@ def _narrow(array: np.ndarray, spec: InputSpec) -> np.ndarray:
             check_int32(spec.name, int(array.min()), int(array.max()))
         return array.astype(np.int32, copy=False)
     return np.pad(array.reshape(-1).view(np.uint8), (0, -array.size % 4))
-
-
-# Live sizes at which routes change or may change; with two or three dims that vary, the few in all combinations.
-LIVE = (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024)
-FEW = (1, 2, 3, 5)
-
-
-def _probe(planner: Planner, specs: Sequence[InputSpec], pinned: bool) -> list[Plan]:
-    """Plans at levels that meet every route, so that all of them are made at build.
-
-    The file does not say which dims of an input are dynamic: dims of one size vary together, and with them
-    the integers that shapes are made from (`pinned`: there are such); a level that some op refuses is not one.
-    """
-    plans: dict[tuple[Any, ...], Plan] = {}
-
-    def plan(live: dict[int, int], value: int) -> bool:
-        dims = tuple(tuple(live.get(d, d) if s.dynamic else d for d in s.dims) for s in specs)
-        key = (dims, value if pinned else 0)
-        try:
-            plans[key] = plans.get(key) or planner.plan(dims, MaxElements(value))
-        except HightideError:
-            return False
-        return True
-
-    sizes = sorted({d for spec in specs if spec.dynamic for d in spec.dims if d > 1})
-    varying = [size for size in sizes if sum(plan({size: n}, n) for n in LIVE if n < size)]
-    for n in LIVE:
-        plan({size: min(n, size) for size in varying}, n)
-    if 2 <= len(varying) <= 3:
-        for few in product(FEW, repeat=len(varying)):
-            plan({size: min(n, size) for size, n in zip(varying, few, strict=True)}, few[0])
-    return list(plans.values())

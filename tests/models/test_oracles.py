@@ -125,7 +125,7 @@ def test_smollm2_on_the_gpu(smollm2: GgufFile, device: Device) -> None:
 
 
 @pytest.mark.slow
-def test_smollm2_starts_on_numpy(smollm2: GgufFile) -> None:
+def test_smollm2_on_numpy(smollm2: GgufFile) -> None:
     session = cpu_session(build_graph(smollm2, 64, CHUNK))
     for run in json.loads(SMOLLM2.read_text())["runs"]:
-        assert greedy(session, run["prompt_ids"], 4, CHUNK) == run["new_ids"][:4], run["name"]
+        assert greedy(session, run["prompt_ids"], len(run["new_ids"]), CHUNK) == run["new_ids"], run["name"]

@@ -11,7 +11,8 @@ from typing import Any
 
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
-from hightide.llm.llm import LLM, Stats, Stream
+from hightide.llm.answer import Stats, Stream
+from hightide.llm.llm import LLM
 from hightide.llm.template import check_message
 
 

@@ -35,7 +35,8 @@ from hightide.cli.progress import bar
 from hightide.errors import InputError
 
 if TYPE_CHECKING:
-    from hightide.llm.llm import LLM, Piece, Prompt, Stats
+    from hightide.llm.answer import Piece, Stats
+    from hightide.llm.llm import LLM, Prompt
 
 
 def generate(

@@ -1,0 +1,82 @@
+"""An answer: its pieces as they arrive, what it took, and the whole of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the answer as it arrives; `text` may be empty while a character is incomplete."""
+
+    text: str
+    token: int
+    logprob: float | None = None
+    alternatives: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass
+class Stats:
+    prompt_tokens: int = 0
+    reused_tokens: int = 0  # of the prompt, already in the KV cache
+    new_tokens: int = 0
+    calls: int = 0  # decode calls; fewer than new tokens when guesses were right
+    prefill_seconds: float = 0.0  # until the first token was there
+    decode_seconds: float = 0.0
+    device_bytes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def time_to_first_token(self) -> float:
+        return self.prefill_seconds
+
+    @property
+    def prefill_rate(self) -> float:
+        """Prompt tokens per second, those reused not counted."""
+        return (self.prompt_tokens - self.reused_tokens) / self.prefill_seconds if self.prefill_seconds else 0.0
+
+    @property
+    def decode_rate(self) -> float:
+        return (self.new_tokens - 1) / self.decode_seconds if self.decode_seconds else 0.0
+
+    def __str__(self) -> str:
+        reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
+        memory = f", {sum(self.device_bytes.values()) / 1e6:.0f} MB on the device" if self.device_bytes else ""
+        return (
+            f"{self.prompt_tokens} prompt tokens{reused}, first token after {self.time_to_first_token:.2f} s"
+            f" ({self.prefill_rate:.1f} tok/s), {self.new_tokens} new tokens at {self.decode_rate:.1f} tok/s{memory}"
+        )
+
+
+@dataclass(frozen=True)
+class Completion:
+    text: str
+    tokens: list[int]
+    stats: Stats
+    finish_reason: str  # "stop", "length" (max_tokens) or "context" (full)
+    pieces: list[Piece]
+
+
+class Stream(Iterator[Piece]):
+    """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once."""
+
+    def __init__(self, pieces: Generator[Piece, None, str], stats: Stats) -> None:
+        self._pieces, self.stats = pieces, stats
+        self.finish_reason = ""
+
+    def __next__(self) -> Piece:
+        try:
+            return next(self._pieces)
+        except StopIteration as stop:
+            self.finish_reason = self.finish_reason or stop.value or "stop"
+            raise StopIteration from None
+
+    def close(self) -> None:
+        self._pieces.close()
+        self.finish_reason = self.finish_reason or "closed"
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
