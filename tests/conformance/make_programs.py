@@ -11,7 +11,7 @@ LLAMAS go through `executorch.examples.models.llama`, with the switches of its c
 weights from a seed. Their goldens come from the model that the exporter itself traces, after its source
 transforms and quantisation: `builder.model`, run eagerly in float32, its KV caches kept across steps.
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
-MODULES (see `modules.py`) are torch modules through `VulkanPartitioner`; their goldens are the eager
+MODULES and MODELS (see `modules.py`, `models.py`) are torch modules through `VulkanPartitioner`; their goldens are the eager
 module's, its buffers kept across steps.
 
 `--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32),
@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from models import MODELS
 from modules import MODULES, Module
 
 HERE = Path(__file__).parent
@@ -85,7 +86,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     index = HERE / "programs.json"
-    for name in args.names or [*LLAMAS, *MODULES]:
+    for name in args.names or [*LLAMAS, *MODULES, *MODELS]:
         entry = (make_llama if name in LLAMAS else make_module)(name, args.check)
         programs = json.loads(index.read_text()) if index.exists() else {}
         programs[name] = {**entry, "torch": version("torch"), "executorch": version("executorch")}
@@ -182,7 +183,7 @@ def llama_steps(max_s: int, context: int, vocab: int, kv_cache: bool) -> list[St
 
 
 def make_module(name: str, check: bool) -> dict[str, Any]:
-    case = MODULES[name]
+    case = {**MODULES, **MODELS}[name]
     torch.manual_seed(0)
     module = case.make().eval().requires_grad_(False)
     eager = copy.deepcopy(module)

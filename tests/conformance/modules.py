@@ -11,7 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-Shape = tuple[int, ...] | int  # of a float32 input; or the value of an int64 [1] one
+
+@dataclass(frozen=True)
+class Ids:
+    """An int64 input of values from 0 to below `end`."""
+
+    shape: tuple[int, ...]
+    end: int
+
+
+Shape = tuple[int, ...] | int | Ids  # of a float32 input; or the value of an int64 [1] one
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class Module:
 
 
 def array(shape: Shape, rng: np.random.Generator) -> np.ndarray:
+    if isinstance(shape, Ids):
+        return rng.integers(0, shape.end, shape.shape)
     return np.array([shape]) if isinstance(shape, int) else rng.standard_normal(shape).astype(np.float32)
 
 

@@ -13,6 +13,7 @@ from hightide.cli.adapters import adapters
 from hightide.cli.chat import chat
 from hightide.cli.export import export
 from hightide.cli.generate import generate
+from hightide.cli.ops import ops
 from hightide.cli.perplexity import perplexity
 from hightide.cli.run import run
 from hightide.errors import HightideError
@@ -29,6 +30,7 @@ app.command()(generate)
 app.command()(perplexity)
 app.command()(run)
 app.command()(adapters)
+app.command()(ops)
 app.command()(export)
 
 

@@ -1,0 +1,35 @@
+"""`hightide ops`: which ops there are, where they run, with which types and routes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from hightide.errors import InputError
+
+
+def ops(
+    only: Annotated[
+        str, typer.Argument(metavar="[FILTER]", help="Part of an op's name, family or route.", show_default=False)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the ops: family, where each runs, and the types and routes that its test cases cover."""
+    from hightide.ops.table import count_line, op_table
+
+    part = only.lower()
+    rows = [row for row in op_table() if any(part in text.lower() for text in (row.name, row.family, *row.routes))]
+    if not rows:
+        raise InputError(f"no op has {only!r} in its name, family or routes; `hightide ops` lists them all")
+    if as_json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+        return
+    table = [("op", "family", "runs on", "types", "routes")]
+    table += [(r.name, r.family, r.runs_on, " ".join(r.types) or "-", " ".join(r.routes) or "-") for r in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(count_line(rows))

@@ -1,0 +1,79 @@
+"""What there is of each op: its family, where it runs, and the types and routes that its cases plan.
+
+Names, families and places come from the registry. Types and routes come from `routes.json`, which
+`scripts/make_ops_doc.py` writes by planning the op cases of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from hightide.ops import FAMILIES, REGISTRY
+from hightide.ops.contract import Op, SymIntOp
+from hightide.plan import has_kernel
+
+GPU, NUMPY, HOST = "GPU + NumPy", "NumPy only", "host"
+Routes = dict[str, dict[str, list[str]]]  # op name -> {"types": [...], "routes": [...]}
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One name of the registry; several names may be one op."""
+
+    name: str
+    family: str
+    runs_on: str  # GPU, NUMPY, or HOST for an op on SymInts
+    summary: str  # "" for one of many ops made from a template
+    types: tuple[str, ...]  # element types of the tensors, as programs declare them
+    routes: tuple[str, ...]  # kernels, and "view" where nothing is dispatched
+
+    @property
+    def gpu(self) -> bool:
+        return self.runs_on == GPU
+
+
+def op_table(routes: Routes | None = None) -> list[OpRow]:
+    """Every op by family, then by name; `routes` in place of the file's."""
+    routes = read_routes() if routes is None else routes
+    instances: dict[type[Op], set[int]] = {}
+    for op in REGISTRY.values():
+        instances.setdefault(type(op), set()).add(id(op))
+    rows = [
+        _row(name, op, routes.get(name, {}), alone=len(instances[type(op)]) == 1) for name, op in REGISTRY.items()
+    ]
+    return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.name))
+
+
+def read_routes() -> Routes:
+    routes: Routes = json.loads(files("hightide.ops").joinpath("routes.json").read_text("utf-8"))
+    return routes
+
+
+def count_line(rows: Iterable[OpRow]) -> str:
+    """ "3 ops: 1 GPU + NumPy, 1 NumPy only, 1 host"."""
+    counts = Counter(row.runs_on for row in rows)
+    parts = ", ".join(f"{counts[place]} {place}" for place in (GPU, NUMPY, HOST) if counts[place])
+    total = counts.total()
+    return f"{total} op{'s' * (total != 1)}: {parts}"
+
+
+def _row(name: str, op: Op, planned: dict[str, list[str]], alone: bool) -> OpRow:
+    place = HOST if isinstance(op, SymIntOp) else GPU if has_kernel(op) else NUMPY
+    types, routes = (tuple(planned.get(key, ())) for key in ("types", "routes"))
+    return OpRow(name, _family(op), place, _summary(op) if alone else "", types, routes)
+
+
+def _family(op: Any) -> str:
+    """The folder that its class is in: hightide.ops.<family>.…"""
+    return type(op).__module__.removeprefix("hightide.ops.").split(".")[0]
+
+
+def _summary(op: Op) -> str:
+    """The docstring's first line; what `dataclass` writes where there is none does not count."""
+    first = (type(op).__doc__ or "").strip().split("\n")[0]
+    return "" if first.startswith(f"{type(op).__name__}(") else first

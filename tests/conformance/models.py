@@ -1,0 +1,228 @@
+"""Whole small models for `make_programs.py`, written as their usual implementations are, with random weights."""
+
+from __future__ import annotations
+
+import torch
+from modules import Ids, Module, Shape, examples
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, hidden: Tensor | None = None) -> Tensor:
+    """q, k and v are [B, S, heads * n]; a score is left out where `hidden` is true."""
+    b, s, width = q.shape
+    q, k, v = (x.view(b, s, heads, width // heads).transpose(1, 2) for x in (q, k, v))
+    scores = torch.matmul(q, k.transpose(-1, -2)) / (width // heads) ** 0.5
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -1e9)
+    return torch.matmul(torch.softmax(scores, dim=-1), v).transpose(1, 2).reshape(b, s, width)
+
+
+def scatter_weights(model: nn.Module) -> None:
+    """Norms and biases other than ones and zeros, and running statistics as of a trained model."""
+    for name, x in [*model.named_parameters(), *model.named_buffers()]:
+        if name.endswith("running_var"):
+            nn.init.uniform_(x, 0.5, 2)
+        elif name.endswith(("running_mean", "bias")):
+            nn.init.normal_(x, std=0.2)
+        elif x.dim() == 1 and x.is_floating_point():
+            nn.init.normal_(x, 1, 0.2)
+
+
+class BertLayer(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.dense = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-12), nn.LayerNorm(width, eps=1e-12)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        x = self.norm1(x + self.dense(attend(self.query(x), self.key(x), self.value(x), self.heads, hidden)))
+        return self.norm2(x + self.down(functional.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    """An encoder with an attention mask; batch and length live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.positions, self.types = nn.Embedding(61, 24), nn.Embedding(33, 24), nn.Embedding(2, 24)
+        self.register_buffer("position_ids", torch.arange(33)[None])
+        self.norm = nn.LayerNorm(24, eps=1e-12)
+        self.layers = nn.ModuleList(BertLayer(24, 3) for _ in range(2))
+        self.pooler = nn.Linear(24, 24)
+        scatter_weights(self)
+
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.words(ids) + self.types(types) + self.positions(self.position_ids[:, : ids.size(1)])
+        x = self.norm(x)
+        for layer in self.layers:
+            x = layer(x, mask[:, None, None, :] == 0)
+        return x, torch.tanh(self.pooler(x[:, 0]))
+
+
+class GptBlock(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.dense = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
+        x = x + self.dense(attend(*self.qkv(self.norm1(x)).chunk(3, dim=-1), self.heads, hidden))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """A causal decoder with learned positions and tied embeddings; length live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(67, 28), nn.Embedding(40, 28)
+        self.register_buffer("future", torch.ones(40, 40, dtype=torch.bool).triu(1)[None, None])
+        self.blocks = nn.ModuleList(GptBlock(28, 2) for _ in range(2))
+        self.norm = nn.LayerNorm(28)
+        scatter_weights(self)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        s = ids.size(1)
+        x = self.tokens(ids) + self.positions(torch.arange(s))
+        for block in self.blocks:
+            x = block(x, self.future[:, :, :s, :s])
+        return functional.linear(self.norm(x), self.tokens.weight)
+
+
+class Vit(nn.Module):
+    """Patches by a convolution, a class token before them; batch live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 24, 6, stride=6)
+        self.first = nn.Parameter(torch.randn(1, 1, 24))
+        self.positions = nn.Parameter(torch.randn(1, 13, 24))
+        self.blocks = nn.ModuleList(GptBlock(24, 3) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 10)
+        scatter_weights(self)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = self.patches(image).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.size(0), -1, -1), x], dim=1) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
+
+
+def conv(wide: int, out: int, size: int, stride: int = 1, groups: int = 1, act: type[nn.Module] | None = None):
+    layers = [nn.Conv2d(wide, out, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(out)]
+    return nn.Sequential(*layers, *([act()] if act else []))
+
+
+class Residual(nn.Module):
+    def __init__(self, wide: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv(wide, out, 3, stride, act=nn.ReLU), conv(out, out, 3))
+        self.skip = conv(wide, out, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.skip(x))
+
+
+class ResNet18(nn.Module):
+    """Its eight blocks in four stages; batch, height and width live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (4, 4, 6, 8, 13)
+        self.stem = nn.Sequential(conv(3, 4, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, stride=2, padding=1))
+        stages = [
+            (Residual(wide, out, 1 if i == 0 else 2), Residual(out, out, 1))
+            for i, (wide, out) in enumerate(zip(widths, widths[1:], strict=False))
+        ]
+        self.blocks = nn.Sequential(*(block for stage in stages for block in stage))
+        self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.Linear(13, 10)
+        scatter_weights(self)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.head(torch.flatten(self.pool(self.blocks(self.stem(image))), 1))
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(width, width // 4, 1), nn.Conv2d(width // 4, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.up(torch.relu(self.down(functional.adaptive_avg_pool2d(x, 1))))
+        return x * functional.hardsigmoid(scale)
+
+
+class Inverted(nn.Module):
+    def __init__(self, wide: int, inner: int, out: int, size: int, stride: int, excite: bool, act: type[nn.Module]):
+        super().__init__()
+        self.residual = stride == 1 and wide == out
+        self.body = nn.Sequential(
+            conv(wide, inner, 1, act=act),
+            conv(inner, inner, size, stride, groups=inner, act=act),
+            *([SqueezeExcite(inner)] if excite else []),
+            conv(inner, out, 1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x) if self.residual else self.body(x)
+
+
+class MobileNetV3(nn.Module):
+    """Depthwise and pointwise convolutions, hardswish, squeeze and excite; batch, height and width live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            conv(3, 8, 3, 2, act=nn.Hardswish),
+            Inverted(8, 16, 8, 3, 1, True, nn.ReLU),
+            Inverted(8, 22, 10, 3, 2, False, nn.ReLU),
+            Inverted(10, 30, 10, 5, 1, True, nn.Hardswish),
+            Inverted(10, 36, 14, 5, 2, True, nn.Hardswish),
+            Inverted(14, 42, 14, 5, 1, True, nn.Hardswish),
+            conv(14, 50, 1, act=nn.Hardswish),
+        )
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Sequential(nn.Linear(50, 32), nn.Hardswish(), nn.Linear(32, 10))
+        scatter_weights(self)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.head(torch.flatten(self.pool(self.body(image)), 1))
+
+
+def model(make: type[nn.Module], dynamic_shapes: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...]) -> Module:
+    return Module(make, {"forward": (examples(*example), dynamic_shapes)}, [("forward", step) for step in steps])
+
+
+def bert_inputs(b: int, s: int) -> tuple[Shape, ...]:
+    return Ids((b, s), 61), Ids((b, s), 2), Ids((b, s), 2)
+
+
+def images(*sizes: tuple[int, int, int]) -> list[tuple[Shape, ...]]:
+    return [((b, 3, h, w),) for b, h, w in sizes]
+
+
+B, S, LONG = Dim("B", min=1, max=4), Dim("S", min=1, max=33), Dim("S", min=1, max=40)
+H, W = Dim("H", min=16, max=48), Dim("W", min=16, max=48)
+SIZES = images((2, 32, 40), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 31, 23), (1, 33, 48), (4, 19, 16), (1, 47, 18))
+
+MODELS: dict[str, Module] = {
+    "bert": model(
+        Bert,
+        ({0: B, 1: S},) * 3,
+        bert_inputs(3, 7),
+        *(bert_inputs(b, s) for b, s in [(3, 7), (4, 33), (1, 1), (1, 33), (4, 1), (2, 32), (1, 13), (3, 2)]),
+    ),
+    "gpt2": model(
+        Gpt2, ({1: LONG},), (Ids((1, 7), 67),), *((Ids((1, s), 67),) for s in (7, 40, 1, 13, 2, 39, 1, 24, 40))
+    ),
+    "vit": model(Vit, ({0: B},), ((3, 3, 18, 24),), *images(*((b, 18, 24) for b in (3, 1, 4, 2, 1, 4)))),
+    "resnet18": model(ResNet18, ({0: B, 2: H, 3: W},), ((3, 3, 31, 23),), *SIZES),
+    "mobilenet_v3": model(MobileNetV3, ({0: B, 2: H, 3: W},), ((3, 3, 31, 23),), *SIZES),
+}
