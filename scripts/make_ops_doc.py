@@ -35,7 +35,8 @@ Written by `scripts/make_ops_doc.py`; `hightide ops` prints the same table.
 An op that runs on the GPU has a NumPy reference too; an op on SymInts is arithmetic on the host. Types and
 routes are those of the op cases in `tests/gpu/op_cases.py`, planned at each level that the tests run: other
 types may work, and a type that does not is refused when a session is built. The route `view` dispatches
-nothing. A dash means that no case plans the op.
+nothing. A dash: the op has nothing to plan (NumPy only, host), or no case plans it. Weights in GGUF's blocks
+have tests of their own and are not in the table.
 """
 
 Found = dict[str, tuple[set[str], set[str]]]  # op name -> (types, routes)

@@ -748,4 +748,27 @@ CASES = [
     Case(
         "q4_requant", "et_vk.q4gsw_requant.default", (In(("S", 45)), floats(3, 21, low=0.1, high=0.5), 16), out="uint8"
     ),
+    # the rest of the catalogue
+    Case("abs", "aten.abs.default", (x3,)),
+    Case("abs_ints", "aten.abs.default", (In(("S", 5), "int32", -9, 9),), out="int32"),
+    Case("floor", "aten.floor.default", (x3,)),
+    Case("ceil", "aten.ceil.default", (x3,)),
+    Case("square", "aten.square.default", (x2,)),
+    Case("log", "aten.log.default", (positive,)),
+    Case("sqrt", "aten.sqrt.default", (positive,)),
+    Case("reciprocal", "aten.reciprocal.default", (positive,)),
+    Case("sin", "aten.sin.default", (x2,)),
+    Case("rsub", "aten.rsub.Scalar", (x3, 2.5, 3)),
+    Case("leaky_relu", "aten.leaky_relu.default", (x2, 0.2)),
+    Case("le", "aten.le.Tensor", (In(("S", 5), "int32"), In((5,), "int32")), out="bool"),
+    Case("ge", "aten.ge.Scalar", (x3, 0.5), out="bool"),
+    Case("logical_or", "aten.logical_or.default", (In(("S", 5), "bool"), In((1, 5), "bool")), out="bool"),
+    Case("zeros", "aten.zeros.default", ([5, 3],)),
+    Case("ones", "aten.ones.default", ([7],), out="int32"),
+    Case("full_like", "aten.full_like.default", (x3, -1.5)),
+    Case("scalar_tensor", "aten.scalar_tensor.default", (2.5,)),
+    Case("arange_end", "aten.arange.default", (7,), out="int32"),
+    Case("arange_start", "aten.arange.start", (3, 9.5)),
+    Case("sum_whole", "aten.sum.default", (In(("B", "S", 37)),), tolerance=1e-5),
+    Case("mean_whole", "aten.mean.default", (x3,), tolerance=1e-5, empty=False),
 ]

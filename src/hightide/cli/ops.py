@@ -13,7 +13,7 @@ from hightide.errors import InputError
 
 def ops(
     only: Annotated[
-        str, typer.Argument(metavar="[FILTER]", help="Part of an op's name, family or route.", show_default=False)
+        str, typer.Argument(metavar="FILTER", help="Part of an op's name, family or route.", show_default=False)
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

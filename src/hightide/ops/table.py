@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from hightide.ops import FAMILIES, REGISTRY
 from hightide.ops.contract import Op, SymIntOp
@@ -43,9 +42,7 @@ def op_table(routes: Routes | None = None) -> list[OpRow]:
     instances: dict[type[Op], set[int]] = {}
     for op in REGISTRY.values():
         instances.setdefault(type(op), set()).add(id(op))
-    rows = [
-        _row(name, op, routes.get(name, {}), alone=len(instances[type(op)]) == 1) for name, op in REGISTRY.items()
-    ]
+    rows = [_row(name, op, routes.get(name, {}), alone=len(instances[type(op)]) == 1) for name, op in REGISTRY.items()]
     return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.name))
 
 
@@ -55,7 +52,7 @@ def read_routes() -> Routes:
 
 
 def count_line(rows: Iterable[OpRow]) -> str:
-    """ "3 ops: 1 GPU + NumPy, 1 NumPy only, 1 host"."""
+    """How many there are, and how many of them run where."""
     counts = Counter(row.runs_on for row in rows)
     parts = ", ".join(f"{counts[place]} {place}" for place in (GPU, NUMPY, HOST) if counts[place])
     total = counts.total()
@@ -68,7 +65,7 @@ def _row(name: str, op: Op, planned: dict[str, list[str]], alone: bool) -> OpRow
     return OpRow(name, _family(op), place, _summary(op) if alone else "", types, routes)
 
 
-def _family(op: Any) -> str:
+def _family(op: Op) -> str:
     """The folder that its class is in: hightide.ops.<family>.…"""
     return type(op).__module__.removeprefix("hightide.ops.").split(".")[0]
 
