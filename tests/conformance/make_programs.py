@@ -11,8 +11,8 @@ LLAMAS go through `executorch.examples.models.llama`, with the switches of its c
 weights from a seed. Their goldens come from the model that the exporter itself traces, after its source
 transforms and quantisation: `builder.model`, run eagerly in float32, its KV caches kept across steps.
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
-MODULES and MODELS (see `modules.py`, `models.py`) are torch modules through `VulkanPartitioner`; their goldens are the eager
-module's, its buffers kept across steps.
+MODULES and MODELS (see `modules.py`, `models.py`) are torch modules through `VulkanPartitioner`; their goldens
+are the eager module's, its buffers kept across steps.
 
 `--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32),
 runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the output's

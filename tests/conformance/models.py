@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
-from modules import Ids, Module, Shape, examples
+from modules import Ids, Module, Pixels, Shape, examples
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, hidden: Tensor | None = None) -> Tensor:
-    """q, k and v are [B, S, heads * n]; a score is left out where `hidden` is true."""
+    """q, k and v are [B, S, heads * n]; a score is left out where `hidden` is true.
+
+    With bmm, as nn.MultiheadAttention: a 4-D matmul has an expand, which ends a delegate.
+    """
     b, s, width = q.shape
-    q, k, v = (x.view(b, s, heads, width // heads).transpose(1, 2) for x in (q, k, v))
-    scores = torch.matmul(q, k.transpose(-1, -2)) / (width // heads) ** 0.5
+    q, k, v = (x.view(b, s, heads, -1).transpose(1, 2).reshape(b * heads, s, width // heads) for x in (q, k, v))
+    scores = torch.bmm(q, k.transpose(1, 2)) * (width // heads) ** -0.5
     if hidden is not None:
-        scores = scores.masked_fill(hidden, -1e9)
-    return torch.matmul(torch.softmax(scores, dim=-1), v).transpose(1, 2).reshape(b, s, width)
+        scores = scores.view(b, heads, s, s).masked_fill(hidden, -1e9).view(b * heads, s, s)
+    y = torch.bmm(torch.softmax(scores, dim=-1), v)
+    return y.view(b, heads, s, width // heads).transpose(1, 2).reshape(b, s, width)
 
 
 def scatter_weights(model: nn.Module) -> None:
@@ -81,10 +87,10 @@ class Gpt2(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(67, 28), nn.Embedding(40, 28)
-        self.register_buffer("future", torch.ones(40, 40, dtype=torch.bool).triu(1)[None, None])
-        self.blocks = nn.ModuleList(GptBlock(28, 2) for _ in range(2))
-        self.norm = nn.LayerNorm(28)
+        self.tokens, self.positions = nn.Embedding(67, 26), nn.Embedding(48, 26)
+        self.register_buffer("future", torch.ones(48, 48, dtype=torch.bool).triu(1)[None, None])
+        self.blocks = nn.ModuleList(GptBlock(26, 2) for _ in range(2))
+        self.norm = nn.LayerNorm(26)
         scatter_weights(self)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -109,7 +115,8 @@ class Vit(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         x = self.patches(image).flatten(2).transpose(1, 2)
-        x = torch.cat([self.first.expand(x.size(0), -1, -1), x], dim=1) + self.positions
+        first = self.first + x[:, :1] * 0  # an expand to the batch makes a delegate of a lone SymInt, not exportable
+        x = torch.cat([first, x], dim=1) + self.positions
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x)[:, 0])
@@ -139,7 +146,7 @@ class ResNet18(nn.Module):
         self.stem = nn.Sequential(conv(3, 4, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, stride=2, padding=1))
         stages = [
             (Residual(wide, out, 1 if i == 0 else 2), Residual(out, out, 1))
-            for i, (wide, out) in enumerate(zip(widths, widths[1:], strict=False))
+            for i, (wide, out) in enumerate(pairwise(widths))
         ]
         self.blocks = nn.Sequential(*(block for stage in stages for block in stage))
         self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.Linear(13, 10)
@@ -152,11 +159,11 @@ class ResNet18(nn.Module):
 class SqueezeExcite(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.down, self.up = nn.Conv2d(width, width // 4, 1), nn.Conv2d(width // 4, width, 1)
+        self.down, self.up = nn.Linear(width, width // 4), nn.Linear(width // 4, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        scale = self.up(torch.relu(self.down(functional.adaptive_avg_pool2d(x, 1))))
-        return x * functional.hardsigmoid(scale)
+        scale = self.up(torch.relu(self.down(x.mean(dim=(2, 3)))))
+        return x * functional.hardsigmoid(scale)[:, :, None, None]
 
 
 class Inverted(nn.Module):
@@ -184,20 +191,20 @@ class MobileNetV3(nn.Module):
             Inverted(8, 16, 8, 3, 1, True, nn.ReLU),
             Inverted(8, 22, 10, 3, 2, False, nn.ReLU),
             Inverted(10, 30, 10, 5, 1, True, nn.Hardswish),
-            Inverted(10, 36, 14, 5, 2, True, nn.Hardswish),
-            Inverted(14, 42, 14, 5, 1, True, nn.Hardswish),
-            conv(14, 50, 1, act=nn.Hardswish),
+            Inverted(10, 30, 12, 5, 2, True, nn.Hardswish),
+            Inverted(12, 34, 12, 5, 1, True, nn.Hardswish),
+            conv(12, 40, 1, act=nn.Hardswish),
         )
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.head = nn.Sequential(nn.Linear(50, 32), nn.Hardswish(), nn.Linear(32, 10))
+        self.head = nn.Sequential(nn.Linear(40, 26), nn.Hardswish(), nn.Linear(26, 10))
         scatter_weights(self)
 
     def forward(self, image: Tensor) -> Tensor:
         return self.head(torch.flatten(self.pool(self.body(image)), 1))
 
 
-def model(make: type[nn.Module], dynamic_shapes: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...]) -> Module:
-    return Module(make, {"forward": (examples(*example), dynamic_shapes)}, [("forward", step) for step in steps])
+def model(make: type[nn.Module], live: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...]) -> Module:
+    return Module(make, {"forward": (examples(*example), live)}, [("forward", step) for step in steps])
 
 
 def bert_inputs(b: int, s: int) -> tuple[Shape, ...]:
@@ -205,24 +212,31 @@ def bert_inputs(b: int, s: int) -> tuple[Shape, ...]:
 
 
 def images(*sizes: tuple[int, int, int]) -> list[tuple[Shape, ...]]:
-    return [((b, 3, h, w),) for b, h, w in sizes]
+    return [(Pixels((b, 3, h, w)),) for b, h, w in sizes]
 
 
 B, S, LONG = Dim("B", min=1, max=4), Dim("S", min=1, max=33), Dim("S", min=1, max=40)
 H, W = Dim("H", min=16, max=48), Dim("W", min=16, max=48)
-SIZES = images((2, 32, 40), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 31, 23), (1, 33, 48), (4, 19, 16), (1, 47, 18))
+B5 = Dim("B", min=1, max=5)  # not 4, the width in patches: probes vary dims of one size together
+TALL, WIDE = Dim("H", min=33, max=64), Dim("W", min=33, max=64)  # of 32 and less the last map is 1x1, another graph
 
 MODELS: dict[str, Module] = {
     "bert": model(
         Bert,
         ({0: B, 1: S},) * 3,
         bert_inputs(3, 7),
-        *(bert_inputs(b, s) for b, s in [(3, 7), (4, 33), (1, 1), (1, 33), (4, 1), (2, 32), (1, 13), (3, 2)]),
+        *(bert_inputs(b, s) for b, s in [(3, 7), (4, 33), (1, 1), (1, 33), (4, 1), (1, 13), (3, 2)]),
     ),
-    "gpt2": model(
-        Gpt2, ({1: LONG},), (Ids((1, 7), 67),), *((Ids((1, s), 67),) for s in (7, 40, 1, 13, 2, 39, 1, 24, 40))
+    "gpt2": model(Gpt2, ({1: LONG},), (Ids((1, 7), 67),), *((Ids((1, s), 67),) for s in (7, 40, 1, 13, 2, 1, 24))),
+    "vit": model(Vit, ({0: B5},), *images(*((b, 18, 24) for b in (3, 3, 1, 5, 1)))),
+    "resnet18": model(
+        ResNet18,
+        ({0: B, 2: TALL, 3: WIDE},),
+        *images((3, 45, 39), (1, 64, 33), (2, 33, 34), (1, 33, 33), (1, 34, 45), (1, 33, 40), (1, 33, 33)),
     ),
-    "vit": model(Vit, ({0: B},), ((3, 3, 18, 24),), *images(*((b, 18, 24) for b in (3, 1, 4, 2, 1, 4)))),
-    "resnet18": model(ResNet18, ({0: B, 2: H, 3: W},), ((3, 3, 31, 23),), *SIZES),
-    "mobilenet_v3": model(MobileNetV3, ({0: B, 2: H, 3: W},), ((3, 3, 31, 23),), *SIZES),
+    "mobilenet_v3": model(
+        MobileNetV3,
+        ({0: B, 2: H, 3: W},),
+        *images((3, 31, 23), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 19, 16), (1, 47, 18), (1, 17, 16)),
+    ),
 }

@@ -20,7 +20,14 @@ class Ids:
     end: int
 
 
-Shape = tuple[int, ...] | int | Ids  # of a float32 input; or the value of an int64 [1] one
+@dataclass(frozen=True)
+class Pixels:
+    """A float32 input of 256 values around 0, as normalised images have."""
+
+    shape: tuple[int, ...]
+
+
+Shape = tuple[int, ...] | int | Ids | Pixels  # of a float32 input; or the value of an int64 [1] one
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Module:
 def array(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     if isinstance(shape, Ids):
         return rng.integers(0, shape.end, shape.shape)
+    if isinstance(shape, Pixels):
+        return (rng.integers(-128, 128, shape.shape) / 64).astype(np.float32)
     return np.array([shape]) if isinstance(shape, int) else rng.standard_normal(shape).astype(np.float32)
 
 
