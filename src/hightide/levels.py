@@ -78,7 +78,11 @@ def check_count(specs: Sequence[InputSpec], given: Sequence[Any]) -> None:
         raise InputError(f"the program takes {len(specs)} inputs ({names}); {len(given)} were given")
 
 
-def graph_inputs(graph: Graph, dynamic: Sequence[bool], names: Sequence[str]) -> list[InputSpec]:
+def graph_inputs(graph: Graph, dynamic: Sequence[bool] | None, names: Sequence[str] | None) -> list[InputSpec]:
+    """What each input may be; unless told otherwise all are dynamic, and named in0, in1, ..."""
+    count = len(graph.inputs)
+    dynamic = [True] * count if dynamic is None else dynamic
+    names = [f"in{n}" for n in range(count)] if names is None else names
     specs = []
     for id, may_change, name in zip(graph.inputs, dynamic, names, strict=True):
         match graph.values[id]:

@@ -45,9 +45,12 @@ def load(
     HIGHTIDE_DEVICE environment variable, else the best adapter, else the references.
     """
     data_files = [data] if isinstance(data, str | os.PathLike) else list(data)
-    if device is None:
-        device = os.environ.get("HIGHTIDE_DEVICE") or None
-    return Program(read_program(path, data_files), device)
+    return Program(read_program(path, data_files), named_device(device))
+
+
+def named_device(device: str | int | None) -> str | int | None:
+    """The device that the caller names, else the one that the environment does."""
+    return os.environ.get("HIGHTIDE_DEVICE") or None if device is None else device
 
 
 @dataclass(frozen=True)

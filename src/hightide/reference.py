@@ -53,11 +53,7 @@ class CpuSession:
     ) -> None:
         self.graph = graph
         self.dtype = dtype
-        self.specs: list[InputSpec] = graph_inputs(
-            graph,
-            dynamic if dynamic is not None else [True] * len(graph.inputs),
-            names if names is not None else [f"in{n}" for n in range(len(graph.inputs))],
-        )
+        self.specs: list[InputSpec] = graph_inputs(graph, dynamic, names)
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
         self.levels: Levels[Plan] = Levels(self.planner, max_levels)

@@ -89,11 +89,7 @@ class GpuSession:
         self.device = device
         self.name = device.adapter.name
         self.counters = Counters()
-        self.specs = graph_inputs(
-            graph,
-            dynamic if dynamic is not None else [True] * len(graph.inputs),
-            names if names is not None else [f"in{n}" for n in range(len(graph.inputs))],
-        )
+        self.specs = graph_inputs(graph, dynamic, names)
         self.planner = Planner(graph, scratch_limit=device.max_binding)
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")

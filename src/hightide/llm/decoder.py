@@ -17,7 +17,7 @@ from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
 from hightide.llm.models.builder import INPUTS, MAX_KEEP
 from hightide.ops.sampling.op import SETTINGS, sample
-from hightide.program import Method, Program, build_session, choose_device
+from hightide.program import Method, Program, build_session, choose_device, named_device
 from hightide.session_api import Fed, Session
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
@@ -194,9 +194,7 @@ def open_gguf(
     if max_tokens < 1:
         raise InputError(f"a call takes at least one token, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
-    if device is None:
-        device = os.environ.get("HIGHTIDE_DEVICE") or None
-    session = build_session(graph, choose_device(device), [True, False, False, False], INPUTS, progress)
+    session = build_session(graph, choose_device(named_device(device)), [True, False, False, False], INPUTS, progress)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 

@@ -48,8 +48,6 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         self.path = Path(model)
-        if device is None:
-            device = os.environ.get("HIGHTIDE_DEVICE") or None
         self.decoder: Decoder
         metadata: Mapping[str, Any] | None = None
         ends: Any = []

@@ -11,8 +11,13 @@ from hightide.llm.models.rope import rope_of
 def build(m: ModelBuilder) -> TensorValue:
     if m.number("expert_count", 0):
         raise UnsupportedError(f"{m.file.path} is a mixture of experts; dense models are known")
+    return decoder(m, halves=False)
+
+
+def decoder(m: ModelBuilder, *, halves: bool) -> TensorValue:
+    """Logits of the kept tokens; `halves` says how the rotary embedding pairs elements."""
     heads, kv_heads, depth = m.attention_dims()
-    rope = rope_of(m, halves=False, depth=depth)
+    rope = rope_of(m, halves=halves, depth=depth)
 
     x = m.embed()
     for n in range(m.count("block_count")):
