@@ -18,6 +18,7 @@ from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, element
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops import REGISTRY
+from hightide.ops.choices import Choices
 from hightide.ops.contract import (
     Bound,
     Context,
@@ -55,12 +56,15 @@ class Plan:
 class Planner:
     """Plans one graph at any level. With `dispatch` off it only checks and sizes, for the NumPy references."""
 
-    def __init__(self, graph: Graph, *, dispatch: bool = True, scratch_limit: int = 128 << 20) -> None:
+    def __init__(
+        self, graph: Graph, *, dispatch: bool = True, scratch_limit: int = 128 << 20, choices: Choices | None = None
+    ) -> None:
         check_order(graph)
         self.graph = graph
         self.ops = resolve_ops(graph, dispatch)
         self.dispatch = dispatch
         self.scratch_limit = scratch_limit
+        self.choices = choices or Choices()
         calls = list(zip(graph.calls, self.ops, strict=True))
         self.aliases = find_aliases(
             graph,
@@ -84,7 +88,7 @@ class Planner:
         return self._pass([v.dims if isinstance(v, TensorValue) else () for v in inputs], env, at_max=True)
 
     def _pass(self, input_dims: Sequence[Dims], env: Env, at_max: bool) -> Plan:
-        ctx = Context(env, self.input_positions, self.scratch_limit)
+        ctx = Context(env, self.input_positions, self.scratch_limit, self.choices)
         live = self._initial.copy()  # what each value is at this level, by id
         for position, (id, dims) in enumerate(zip(self.graph.inputs, input_dims, strict=True)):
             value = self.graph.values[id]

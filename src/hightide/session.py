@@ -34,6 +34,7 @@ from hightide.levels import (
     graph_inputs,
     live_symint,
 )
+from hightide.ops.choices import Choices
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
 from hightide.probes import probe
@@ -84,13 +85,16 @@ class GpuSession:
         names: Sequence[str] | None = None,
         max_levels: int = 64,
         progress: Callable[[int, int], None] | None = None,
+        choices: Mapping[str, str] | None = None,
     ) -> None:
+        """`choices` forces routes, by the name of the choice."""
         self.graph = graph
         self.device = device
         self.name = device.adapter.name
         self.counters = Counters()
         self.specs = graph_inputs(graph, dynamic, names)
-        self.planner = Planner(graph, scratch_limit=device.max_binding)
+        chosen = Choices(device.traits, {**device.tuned, **(choices or {})})
+        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=chosen)
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)

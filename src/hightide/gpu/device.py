@@ -14,10 +14,13 @@ from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
 from hightide.errors import DeviceError
+from hightide.ops.choices import Traits
 
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
 _TYPE_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
+# What a device is opened with, where the adapter has it.
+FEATURES = ("shader-f16", "subgroup", "timestamp-query", "timestamp-query-inside-passes")
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,21 @@ class Device:
             "max-compute-workgroup-size-x",
         )
         limits = {name: adapter.limits[name] for name in wanted}
+        features = [name for name in FEATURES if name in adapter.features]
         try:
-            self.wgpu: Any = adapter.handle.request_device_sync(required_limits=limits)
+            self.wgpu: Any = adapter.handle.request_device_sync(required_limits=limits, required_features=features)
         except Exception as error:
             raise DeviceError(f"{adapter.name} could not be opened: {error}") from error
         self.max_binding: int = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
+        self.traits = Traits(
+            software=adapter.kind == "CPU",
+            f16="shader-f16" in features,
+            subgroups="subgroup" in features,
+            invocations=limits["max-compute-invocations-per-workgroup"],
+            workgroup_bytes=limits["max-compute-workgroup-storage-size"],
+            storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+        )
+        self.tuned: dict[str, str] = {}  # routes measured on this adapter, by the choice's name
         self.device_id = self.wgpu._internal
         self.queue_id = self.wgpu.queue._internal
         self.created = 0  # GPU objects made so far: a steady step must not raise it

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.choices import Choice, Choices
 
 # Element types on the GPU: int64 is narrowed with a range check, halves are computed as f32, bytes are
 # packed four to a word.
@@ -149,6 +150,7 @@ class Context:
     env: Env  # the input elements of this run, for `pin`
     input_positions: dict[int, int]  # value id (aliases too) -> graph input number
     scratch_limit: int  # bytes one scratch buffer may take
+    choices: Choices = field(default_factory=Choices)  # routes that depend on the adapter
     pins: dict[Sym, int] = field(default_factory=dict)
     bounds: dict[Bound, None] = field(default_factory=dict)  # ordered set
     index_bounds: dict[IndexBound, None] = field(default_factory=dict)
@@ -162,6 +164,10 @@ class Context:
         if expr not in self.pins:
             self.pins[expr] = evaluate(expr, self.env)
         return self.pins[expr]
+
+    def choose(self, choice: Choice) -> str:
+        """The route to take on this adapter."""
+        return self.choices(choice)
 
     def require(self, expr: SymExpr, low: int, high: int, message: str) -> None:
         """Check now if the level decides `expr`, else before every run."""

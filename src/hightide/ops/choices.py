@@ -1,0 +1,60 @@
+"""Routes that depend on the adapter: what can be chosen, and what is chosen.
+
+An op that has several routes for one shape declares a `Choice` beside its kernels and asks
+`ctx.choose(CHOICE)` in `plan`. The answer is, in this order: what the caller forces (tests, `verify`), what
+was measured on this adapter (`hightide tune`), the default for an adapter of its traits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an adapter is and can do, as far as routes depend on it; the defaults are WebGPU's guarantees."""
+
+    software: bool = False  # threads are SIMD lanes of a CPU: register tiles, few barriers
+    f16: bool = False
+    subgroups: bool = False
+    invocations: int = 256  # per workgroup
+    workgroup_bytes: int = 16_384
+    storage_buffers: int = 8  # per dispatch
+
+
+SOFTWARE = Traits(software=True)
+
+
+def _always(traits: Traits, option: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Options that give the same result; `possible` leaves out those that an adapter cannot run."""
+
+    name: str  # "linear.gemv"
+    options: tuple[str, ...]
+    default: Callable[[Traits], str]
+    possible: Callable[[Traits, str], bool] = _always
+
+    def __post_init__(self) -> None:
+        CHOICES[self.name] = self
+
+
+CHOICES: dict[str, Choice] = {}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen on one adapter."""
+
+    traits: Traits = SOFTWARE
+    chosen: Mapping[str, str] = field(default_factory=dict)  # by the choice's name
+
+    def __call__(self, choice: Choice) -> str:
+        option = self.chosen.get(choice.name)
+        if option in choice.options and choice.possible(self.traits, option):
+            return option
+        return choice.default(self.traits)
