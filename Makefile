@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all bench lint format clean
+.PHONY: demo test test-all test-swiftshader bench bench-peers lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -13,10 +13,24 @@ test: $(READY) lint
 	$(PYTHON) -m pytest -n 2
 
 test-all: $(READY) lint
+	scripts/ensure-chromium.sh >/dev/null
 	$(PYTHON) -m pytest -n 2 -m "slow or not slow"
 
+# The same on a second driver that shares no code with Mesa's.
+test-swiftshader: $(READY)
+	driver=$$(scripts/ensure-swiftshader.sh) && \
+	    VK_DRIVER_FILES=$$driver $(PYTHON) -m pytest -n 2 tests/gpu tests/conformance tests/models
+
+# Beside the peers that are installed; `make bench BENCH=--quick` takes a few minutes, all of it up to fifteen.
 bench: $(READY)
+	$(PYTHON) -c 'import matplotlib' 2>/dev/null || $(PYTHON) -m pip install --quiet 'matplotlib>=3.8' || true
+	$(PYTHON) -m hightide bench --kernels --out benchmarks/results $(BENCH)
+	$(PYTHON) benchmarks/update_docs.py
 	$(PYTHON) benchmarks/step.py
+
+# Other engines, each into a folder of its own in the cache: about 2 GB.
+bench-peers: $(READY)
+	$(PYTHON) -m hightide bench --setup all
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .

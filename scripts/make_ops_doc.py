@@ -1,4 +1,4 @@
-"""Writes docs/ops.md and src/hightide/ops/routes.json from the registry and the op cases of the tests.
+"""Writes docs/ops.md and src/hightide/ops/routes.json from the registry and the op cases.
 
 Each case is planned at the levels its test runs, which needs no GPU: the kernels of the plan are its
 routes, and the tensors bound to them give the types.
@@ -7,34 +7,32 @@ routes, and the tensors bound to them give the types.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from hightide.doctor.case_graph import LEVELS, CaseGraph
+from hightide.graph.aliases import output_ids
+from hightide.graph.graph import Graph, OpCall
+from hightide.graph.values import ListValue, TensorValue
+from hightide.levels import InputElements, MaxElements, graph_inputs
+from hightide.ops import REGISTRY
+from hightide.ops.case import Case, all_cases
+from hightide.ops.contract import Tensor
+from hightide.ops.table import OpRow, Routes, count_line, op_table
+from hightide.plan import Plan, Planner
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "gpu"))
-
-from op_cases import CASES, Case  # noqa: E402
-from op_runner import LEVELS, Built  # noqa: E402
-
-from hightide.graph.aliases import output_ids  # noqa: E402
-from hightide.graph.graph import Graph, OpCall  # noqa: E402
-from hightide.graph.values import ListValue, TensorValue  # noqa: E402
-from hightide.levels import InputElements, MaxElements, graph_inputs  # noqa: E402
-from hightide.ops import REGISTRY  # noqa: E402
-from hightide.ops.contract import Tensor  # noqa: E402
-from hightide.ops.table import OpRow, Routes, count_line, op_table  # noqa: E402
-from hightide.plan import Plan, Planner  # noqa: E402
-
+CASES = all_cases()
 DOC, DATA = ROOT / "docs" / "ops.md", ROOT / "src" / "hightide" / "ops" / "routes.json"
 HEAD = """# Ops
 
 Written by `scripts/make_ops_doc.py`; `hightide ops` prints the same table.
 
 An op that runs on the GPU has a NumPy reference too; an op on SymInts is arithmetic on the host. Types and
-routes are those of the op cases in `tests/gpu/op_cases.py`, planned at each level that the tests run: other
-types may work, and a type that does not is refused when a session is built. The route `view` dispatches
+routes are those of the op cases in `ops/<family>/cases.py`, planned at each level that the tests run: other
+types may work, and a type that does not is refused when a session is built. Where float32 is listed, float16
+works too, held as halves on an adapter that has them and as float32 elsewhere. The route `view` dispatches
 nothing. A dash: the op has nothing to plan (NumPy only, host), or no case plans it. Weights in GGUF's blocks
 have tests of their own and are not in the table.
 """
@@ -80,7 +78,7 @@ def _doc_row(row: OpRow) -> str:
 
 
 def _plan_case(case: Case, found: Found) -> None:
-    built = Built(case, np.random.default_rng(7))
+    built = CaseGraph(case, np.random.default_rng(7))
     planner, count = Planner(built.graph), len(built.graph.inputs)
     specs = graph_inputs(built.graph, [True] * count, [f"in{n}" for n in range(count)])
     for call in built.graph.calls:

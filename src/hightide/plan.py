@@ -6,13 +6,13 @@ every op turns them into dispatches. It is pure: no GPU, no weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import gt
 from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
-from hightide.formats.blob import Blob
+from hightide.formats.blob import Blob, Joined
 from hightide.graph.aliases import check_order, find_aliases, output_ids
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, element
@@ -36,10 +36,11 @@ GROUPS_PER_DIM = 65_535  # WebGPU's guaranteed maxComputeWorkgroupsPerDimension
 
 @dataclass(slots=True)
 class Step:
-    """A dispatch and the op call it belongs to."""
+    """A dispatch and the op call it belongs to, with the call's live arguments."""
 
     call: OpCall
     dispatch: Dispatch
+    args: list[Any]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,26 @@ class Plan:
     index_bounds: tuple[IndexBound, ...]  # checked at each run
     pins: dict[Sym, int]  # the input-dependent integers that some shape was made from
     scratch_sizes: dict[Scratch, int]
+
+    def __repr__(self) -> str:
+        kernels = len({step.dispatch.kernel for step in self.steps})
+        pinned = "".join(f", {expr} = {value}" for expr, value in self.pins.items())
+        return f"<Plan: {len(self.steps)} dispatches of {kernels} kernels{pinned}>"
+
+    def __str__(self) -> str:
+        return "\n".join([repr(self), *("  ".join(line) for line in self._lines())])
+
+    def _repr_html_(self) -> str:
+        from hightide.inspect.notebook import table  # what shows a plan is not needed to run one
+
+        head = ("op", "name", "route", "workgroups", "writes")
+        return table(repr(self).strip("<>"), head, self._lines(), right=(0, 3))
+
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        for step in self.steps:
+            written = " ".join(str(list(w.dims)) if isinstance(w, Tensor) else "scratch" for w in step.dispatch.writes)
+            groups = str(step.dispatch.groups)
+            yield str(step.call.index), step.call.name, step.dispatch.kernel.name, groups, written
 
 
 class Planner:
@@ -113,7 +134,7 @@ class Planner:
                     continue
                 for dispatch in op.plan(ctx, *args, out=outs if work.many else outs[0]):
                     if isinstance(dispatch.groups, Sym) or dispatch.groups > 0:
-                        steps.append(Step(call, dispatch))
+                        steps.append(Step(call, dispatch, args))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
         return Plan(
@@ -151,7 +172,7 @@ def _work(graph: Graph, call: OpCall, op: Op, dispatches: bool) -> _Work:
 
 def _initial(value: Value) -> Any:
     match value:
-        case TensorValue(constant=Blob()):
+        case TensorValue(constant=Blob() | Joined()):
             return Tensor(value, value.dims)
         case LiteralValue(value=literal):
             return literal

@@ -25,8 +25,9 @@ from hightide.formats.program import (
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.graph import Graph
+from hightide.graph.passes import fuse
 from hightide.graph.values import TensorValue
-from hightide.interpreter import Interpreter, tensor_array
+from hightide.interpreter import Interpreter, Observer, tensor_array
 from hightide.kernels import find_op, is_host_work
 from hightide.levels import InputSpec, MaxElements
 from hightide.plan import Planner, missing_ops
@@ -107,6 +108,10 @@ class Program:
         call = _only_call(self.file.methods[name])
         return None if call is None else self._graphs[name, call.delegate]
 
+    def delegate_graph(self, name: str, delegate: int) -> Graph:
+        """The graph of one delegate that a method calls."""
+        return self._graphs[name, delegate]
+
     def _read_graphs(self) -> None:
         for method in self.file.methods.values():
             calls = (i for i in method.instructions if isinstance(i, DelegateCall))
@@ -185,23 +190,35 @@ class Method:
     def __repr__(self) -> str:
         return f"<Method {self.name}{self._info!r}>"
 
+    def _repr_html_(self) -> str:
+        from hightide.inspect.notebook import table
+
+        sides = (("takes", self.inputs), ("gives", self.outputs))
+        rows = [(side, spec.name, spec.dtype, _describe(spec)) for side, specs in sides for spec in specs]
+        where = ", ".join(dict.fromkeys(session.name for session in self.sessions)) or "NumPy"
+        return table(f"method {self.name} on {where}", ("", "name", "type", "dims"), rows)
+
     def reset(self) -> None:
         """Forgets mutable state (KV caches and other buffers)."""
         self._interpreter.reset()
 
     def explain(self, *inputs: Any) -> Any:
-        """The plan for these inputs: op, route, live dims, grid, bytes.
+        """The plan for these inputs: op, route, live dims, grid, bytes, FLOPs.
 
         A method of several parts has to run for it, since what one gives decides the plan of the next; its
         state stays as it was.
         """
-        from hightide.explain import explain
+        from hightide.explain import Explanation, Explanations, explain
 
         if self._direct is not None:
             return explain(self._direct, inputs)
-        parts: list[str] = []
-        self._interpreter.run(inputs, lambda session, given: parts.append(str(explain(session, given))))
-        return "\n".join(parts)
+        parts: list[Explanation] = []
+        self.observe(inputs, lambda session, given: parts.append(explain(session, given)))
+        return Explanations(parts)
+
+    def observe(self, inputs: Sequence[Any], observer: Observer) -> None:
+        """Runs with `observer` told of every delegate call before it is made; state stays as it was."""
+        self._interpreter.run(inputs, observer)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -241,13 +258,22 @@ def build_session(
     dynamic: Sequence[bool],
     names: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
+    kv: str | None = "f32",
 ) -> Session:
-    """A session on a device, or on the references; `progress` is told of (bytes uploaded, bytes in all)."""
+    """A session on a device, or on the references; `progress` is told of (bytes uploaded, bytes in all).
+
+    `kv` "f16" holds KV caches as halves; None does so on a GPU that has them.
+    """
+    if kv not in (None, "f16", "f32"):
+        raise InputError(f"KV caches are held as f16 or f32, not {kv}")
+    if kv == "f16" and (gpu is None or not gpu.traits.f16):
+        raise InputError("KV caches as f16 need an adapter that has halves")
     if gpu is None:
         return CpuSession(graph, dynamic, names)
     from hightide.session import GpuSession
 
-    return GpuSession(graph, gpu, dynamic, names, progress=progress)
+    half_caches = kv == "f16" or (kv is None and gpu.traits.f16 and not gpu.traits.software)
+    return GpuSession(fuse(graph), gpu, dynamic, names, progress=progress, half_caches=half_caches)
 
 
 def _only_call(file: MethodFile) -> DelegateCall | None:

@@ -194,7 +194,10 @@ class CpuSession:
             if value.id not in self._unpacked:  # unpacking takes longer than the product: keep it
                 self._unpacked[value.id] = dequantize(value.constant, value.dtype, value.dims).astype(self.dtype)
             return self._unpacked[value.id]
-        return read_array(value.constant.view(), value.dtype, value.dims).astype(self._held(value.dtype), copy=False)
+        array = read_array(value.constant.view(), value.stored_dtype, value.dims)
+        if value.stored:  # held as less, or more, than the file has
+            array = array.astype(value.dtype)
+        return array.astype(self._held(value.dtype), copy=False)
 
     def _held(self, dtype: str) -> str:
         return self.dtype if dtype in FLOATS else dtype

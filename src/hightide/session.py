@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hightide.errors import DeviceError, HightideError, UnsupportedError
-from hightide.gpu.device import Device
+from hightide.gpu.device import Device, debugging
+from hightide.gpu.halves import held
 from hightide.gpu.memory import gpu_bytes, plan_memory
 from hightide.gpu.params import Params, ParamsFull
-from hightide.gpu.pipelines import SYMINT_SLOTS, BindGroup, Pipeline, pipelines
-from hightide.gpu.recorder import Command, Copy, Recorder, Recording, Submission
-from hightide.gpu.upload import upload
+from hightide.gpu.pipelines import SYMINT_SLOTS, BindGroup, Key, Pipeline, compiling, pipelines
+from hightide.gpu.recorder import Command, Copy, Recorder, Recording, Submission, Watch
+from hightide.gpu.upload import upload, whole_words
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, Sym, evaluate
 from hightide.graph.values import TensorValue
 from hightide.levels import (
     InputElements,
-    InputSpec,
     Levels,
     MaxElements,
     check_count,
@@ -39,6 +39,9 @@ from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
 from hightide.probes import probe
 from hightide.session_api import Fed
+
+if TYPE_CHECKING:
+    from hightide.debugging import Checker
 
 PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
 
@@ -86,9 +89,15 @@ class GpuSession:
         max_levels: int = 64,
         progress: Callable[[int, int], None] | None = None,
         choices: Mapping[str, str] | None = None,
+        f16: bool | None = None,
+        half_caches: bool = False,
     ) -> None:
-        """`choices` forces routes, by the name of the choice."""
-        self.graph = graph
+        """`choices` forces routes, by the name of the choice.
+
+        `f16` says whether float16 tensors are held as halves (if the adapter can; HIGHTIDE_F16=0 is another no),
+        `half_caches` whether KV caches are too, whatever the graph says.
+        """
+        self.graph = graph = held(graph, device.traits, f16, half_caches)
         self.device = device
         self.name = device.adapter.name
         self.counters = Counters()
@@ -122,9 +131,10 @@ class GpuSession:
         self._symints_written = np.zeros(len(self.planner.slots), np.int32)
         readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
         self._recorder = Recorder(device, readback, self._params)
+        self._pipelines.start(_pipeline_key(step) for plan in probes for step in plan.steps)
         self._upload_constants(progress)
-        for plan in probes:
-            self._prepare(plan)
+        ready = [self._prepare(plan) for plan in probes]
+        self._warm_up(ready[0], min(ready, key=self._input_items))
         device.flush()
 
     # ---- running
@@ -135,26 +145,44 @@ class GpuSession:
         self._recorder.encode_ahead(ticket.recording, self._foreseen(ticket.env))
         return self.collect(ticket)
 
-    def launch(self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}) -> Ticket:
-        """Start a run; see `Session.launch`."""
+    def launch(
+        self,
+        given: Sequence[Any],
+        want: Sequence[int] | None = None,
+        feed: Mapping[int, int] = {},
+        watch: Watch | None = None,
+    ) -> Ticket:
+        """Start a run; see `Session.launch`. A `watch` looks on, op by op."""
         if len(self._launched) == len(self._recorder.readbacks):
             raise HightideError("two runs are under way: collect one before launching the next")
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
-        narrowed = [_narrow(array, spec) for array, spec in zip(inputs, self.specs, strict=True)]
+        narrowed = [self._narrow(n, array) for n, array in enumerate(inputs)]
         symints = self._live_symints(ready, env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
         recording = self._recording(ready, wanted, feed)
         recording.size_grids(env)
         # Everything is checked: from here on bytes are written.
+        if watch is None and debugging():
+            watch = self._checker(ready.plan, env, given)
         self._write_symints(symints)
         for id, array, value in zip(self.graph.inputs, narrowed, given, strict=True):
             if array.size and id in self._own and not isinstance(value, Fed):
                 self._recorder.write(self._own[id], 0, array)
-        ticket = Ticket(self._recorder.submit(recording), recording, ready.plan, env, wanted)
+        if watch is None:
+            submission = self._recorder.submit(recording)
+        else:
+            submission = self._recorder.submit_watched(recording, watch)
+        ticket = Ticket(submission, recording, ready.plan, env, wanted)
         self._launched.append(ticket)
         self.counters.runs += 1
         return ticket
+
+    def _checker(self, plan: Plan, env: Env, given: Sequence[Any]) -> Checker:
+        from hightide.debugging import Checker
+
+        fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
+        return Checker(self, plan, env, fed)
 
     def collect(self, ticket: Ticket) -> list[np.ndarray]:
         """Wait for a run and bring back the outputs that it was launched for."""
@@ -201,18 +229,20 @@ class GpuSession:
             value = self.graph.values[id]
             assert isinstance(value, TensorValue)
             data = self.device.read(self._own[id])
-            arrays.append(np.frombuffer(data, np.float32, math.prod(value.dims)).reshape(value.dims).copy())
+            arrays.append(np.frombuffer(data, _on_gpu(value.dtype), math.prod(value.dims)).reshape(value.dims).copy())
         return arrays
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         for id, array in zip(sorted(self.planner.aliases.state), arrays, strict=True):
-            self.device.write(self._own[id], 0, np.ascontiguousarray(array, np.float32))
+            value = self.graph.values[id]
+            assert isinstance(value, TensorValue)
+            self.device.write(self._own[id], 0, whole_words(np.ascontiguousarray(array, _on_gpu(value.dtype))))
         self.device.flush()
 
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         for buffer in (*self._shared, *(self._own[id] for id in self.graph.inputs if id in self._own)):
-            self.device.write(buffer, 0, np.full(buffer.size // 4, np.nan, np.float32))
+            self.device.write(buffer, 0, np.full(buffer.size // 4, 0x7FC07FC0, np.uint32))  # NaN as halves too
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""
@@ -264,13 +294,35 @@ class GpuSession:
         key = (dispatch.kernel, *(b.value.id if isinstance(b, Tensor) else b for b in bindings))
         bound = self._bound.get(key)
         if bound is None:
-            pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes))
+            pipeline = self._pipelines.get(*_pipeline_key(step))
             buffers = [self._buffer(binding) for binding in bindings]
             bound = pipeline, self._pipelines.bind(pipeline, self._params.buffer, self._symint_buffer, buffers)
             self._bound[key] = bound
         offset = self._params.place(dispatch.kernel, dispatch.params)
         pipeline, group = bound
         return Command(pipeline, group, offset, dispatch.groups, step.call)
+
+    def _input_items(self, ready: ReadyPlan) -> int:
+        return sum(math.prod(ready.plan.dims[id]) for id in self.graph.inputs if id in ready.plan.dims)
+
+    def _warm_up(self, *levels: ReadyPlan) -> None:
+        """Dispatch each new pipeline of these levels once, over nothing.
+
+        llvmpipe compiles only then, up to a second each where Mesa's cache on the disk does not have it, which would
+        otherwise be part of the first steps. (The other levels wait until they are met: all would take twice as long.)
+        """
+        commands = {c.pipeline.address.value or 0: c for ready in levels for c in ready.recording.commands}
+        new = {address: c for address, c in commands.items() if address not in self._pipelines.warm}
+        if not new or debugging():
+            return
+        tell = compiling.get()
+        with self._params.blank():
+            for done, (address, command) in enumerate(new.items(), 1):
+                self._recorder.submit(Recording([replace(command, groups=1)], []))
+                self._pipelines.warm.add(address)
+                if tell is not None:
+                    self.device.flush()
+                    tell(done, len(new))
 
     def _recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Mapping[int, int]) -> Recording:
         """The plan's commands, with copies for the outputs wanted and for those that go into inputs."""
@@ -280,6 +332,8 @@ class GpuSession:
             for output, target in feed.items():
                 value = self.graph.values[self.graph.outputs[output]]
                 assert isinstance(value, TensorValue)
+                if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
+                    raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
                 last = gpu_bytes(value.dtype, ready.plan.dims[value.id]) - 4
                 place = self._own[self.graph.inputs[target]]
                 copies.append(Copy(self._tensor_buffer(value.id), 4, 0, source_offset=last, target=place))
@@ -359,19 +413,25 @@ class GpuSession:
         dims = plan.dims.get(id, value.dims)
         if 0 in dims:
             return np.zeros(dims, value.host_dtype)
-        on_gpu = {"f32": "float32", "i32": "int32", "u8": value.dtype}[GPU_TYPE[value.dtype]]
-        count = int(np.prod(dims))
-        array = np.frombuffer(next(iter(data)), on_gpu, count).reshape(dims)
+        array = np.frombuffer(next(iter(data)), _on_gpu(value.dtype), int(np.prod(dims))).reshape(dims)
         return array.astype(value.host_dtype)  # a copy: the caller may write to it
 
+    def _narrow(self, position: int, array: np.ndarray) -> np.ndarray:
+        """An input as the GPU holds it: int64 checked and narrowed, in whole words."""
+        value = self.graph.values[self.graph.inputs[position]]
+        dtype = value.dtype if isinstance(value, TensorValue) else "int64"
+        if array.dtype == np.int64 and array.size:
+            check_int32(self.specs[position].name, int(array.min()), int(array.max()))
+        return whole_words(array.astype(_on_gpu(dtype), copy=False))
 
-def _narrow(array: np.ndarray, spec: InputSpec) -> np.ndarray:
-    """An input as the GPU holds it: int64 checked and narrowed, halves widened, bytes padded to words."""
-    kind = GPU_TYPE[spec.dtype]
-    if kind == "f32":
-        return array.astype(np.float32, copy=False)
-    if kind == "i32":
-        if array.itemsize > 4 and array.size:
-            check_int32(spec.name, int(array.min()), int(array.max()))
-        return array.astype(np.int32, copy=False)
-    return np.pad(array.reshape(-1).view(np.uint8), (0, -array.size % 4))
+
+def _pipeline_key(step: Step) -> Key:
+    dispatch = step.dispatch
+    tensors = (*dispatch.reads, *dispatch.writes)
+    halves = tuple(n for n, b in enumerate(tensors) if isinstance(b, Tensor) and b.dtype == "float16")
+    return dispatch.kernel, len(dispatch.reads), len(dispatch.writes), halves
+
+
+def _on_gpu(dtype: str) -> str:
+    """What an element is in a buffer, as NumPy calls it."""
+    return "int32" if dtype == "int64" else dtype

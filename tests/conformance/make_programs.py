@@ -12,7 +12,8 @@ weights from a seed. Their goldens come from the model that the exporter itself 
 transforms and quantisation: `builder.model`, run eagerly in float32, its KV caches kept across steps.
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
 MODULES and MODELS (see `modules.py`, `models.py`) are torch modules through `VulkanPartitioner`; their goldens
-are the eager module's, its buffers kept across steps.
+are the eager module's, its buffers kept across steps. One with `int8` is quantised through PT2E first, and its golden
+is the quantised module's. The partitioner leaves convolutions of a batch other than 1 outside: `any_batch` lifts that.
 
 `--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32),
 runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the output's
@@ -186,6 +187,8 @@ def make_module(name: str, check: bool) -> dict[str, Any]:
     case = {**MODULES, **MODELS}[name]
     torch.manual_seed(0)
     module = case.make().eval().requires_grad_(False)
+    if case.int8:
+        module = quantized(module, case)
     eager = copy.deepcopy(module)
     lower_module(module, case, HERE / f"{name}.pte", delegate=case.delegate)
     with torch.no_grad():
@@ -201,14 +204,33 @@ def make_module(name: str, check: bool) -> dict[str, Any]:
     return entry
 
 
+def quantized(module: torch.nn.Module, case: Module) -> torch.nn.Module:
+    """The module in 8 bits, weights per channel, its activations' ranges taken from the schedule's first inputs."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import XNNPACKQuantizer
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import get_symmetric_quantization_config as symmetric
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    inputs, dynamic_shapes = case.methods["forward"]
+    traced = torch.export.export(module, inputs(), dynamic_shapes=dynamic_shapes, strict=False).module()
+    prepared = prepare_pt2e(traced, XNNPACKQuantizer().set_global(symmetric(is_per_channel=True)))
+    for _, given in case.steps()[:3]:
+        prepared(*map(torch.from_numpy, given))
+    return convert_pt2e(prepared)
+
+
 def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bool) -> None:
+    from executorch.backends.vulkan.op_registry import vulkan_supported_ops
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.dialects._ops import ops as exir_ops
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
     refuse = [attrgetter(op)(exir_ops.edge) for op in case.refuse]
-    vulkan = VulkanPartitioner({"require_dynamic_shapes": True}, operator_blocklist=refuse)
+    convolution = vulkan_supported_ops[exir_ops.edge.aten.convolution.default]
+    limited = convolution.are_node_inputs_supported_fn
+    if case.any_batch:
+        convolution.are_node_inputs_supported_fn = lambda node: True
+    vulkan = VulkanPartitioner({"require_dynamic_shapes": case.resize}, operator_blocklist=refuse)
     methods = {}
     for method, (inputs, dynamic_shapes) in case.methods.items():
         forward, module.forward = module.forward, getattr(module, method)  # torch.export takes `forward`
@@ -220,6 +242,7 @@ def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bo
         constant_methods=case.constants or None,
         compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
     )
+    convolution.are_node_inputs_supported_fn = limited
     passes = [InitializedMutableBufferPass(list(case.first_values))] if case.first_values else []
     with path.open("wb") as file:
         edge.to_executorch(ExecutorchBackendConfig(passes=passes)).write_to_file(file)

@@ -203,8 +203,26 @@ class MobileNetV3(nn.Module):
         return self.head(torch.flatten(self.pool(self.body(image)), 1))
 
 
-def model(make: type[nn.Module], live: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...]) -> Module:
-    return Module(make, {"forward": (examples(*example), live)}, [("forward", step) for step in steps])
+class Int8Cnn(nn.Module):
+    """Plain, depthwise and pointwise convolutions, a residual and a head in 8 bits; batch, height and width live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.down = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 12, 3, 2, 1)
+        self.depthwise, self.pointwise = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 8, 1)
+        self.head = nn.Linear(12, 10)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = torch.relu(self.stem(image))
+        x = x + torch.relu(self.pointwise(self.depthwise(x)))
+        x = torch.relu(self.down(x))
+        return self.head(x.mean(dim=(2, 3)))
+
+
+def model(
+    make: type[nn.Module], live: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...], **options: bool
+) -> Module:
+    return Module(make, {"forward": (examples(*example), live)}, [("forward", step) for step in steps], **options)
 
 
 def bert_inputs(b: int, s: int) -> tuple[Shape, ...]:
@@ -233,10 +251,19 @@ MODELS: dict[str, Module] = {
         ResNet18,
         ({0: B, 2: TALL, 3: WIDE},),
         *images((3, 45, 39), (1, 64, 33), (2, 33, 34), (1, 33, 33), (1, 34, 45), (1, 33, 40), (1, 33, 33)),
+        any_batch=True,
     ),
     "mobilenet_v3": model(
         MobileNetV3,
         ({0: B, 2: H, 3: W},),
         *images((3, 31, 23), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 19, 16), (1, 47, 18), (1, 17, 16)),
+        any_batch=True,
+    ),
+    "cnn_int8": model(
+        Int8Cnn,
+        ({0: B, 2: H, 3: W},),
+        *images((3, 31, 23), (3, 31, 23), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 19, 16), (4, 48, 48), (1, 17, 47)),
+        resize=False,
+        int8=True,
     ),
 }

@@ -36,6 +36,9 @@ class Module:
     methods: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Any]]  # name: (example inputs, dynamic shapes)
     schedule: list[tuple[str, tuple[Shape, ...]]]  # (method, its inputs)
     delegate: bool = True
+    resize: bool = True  # delegate only what the exporter says can resize: nothing in 8 bits
+    any_batch: bool = False  # delegate convolutions of any batch: the exporter's own runtime takes one image
+    int8: bool = False  # quantised through PT2E, with 8-bit activations
     refuse: tuple[str, ...] = ()  # ops that must not be delegated
     first_values: tuple[str, ...] = ()  # buffers whose first value the program keeps
     constants: dict[str, Any] = field(default_factory=dict)  # constant methods

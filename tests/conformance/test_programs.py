@@ -23,12 +23,12 @@ from hightide.program import Method, Program, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 
-# Errors are relative to the range of what is expected, over all steps of a schedule. Two programs are special:
-# llama_fp16 keeps its scales and norms as halves (2**-11 each, over two layers), which the eager model does not;
-# llama_8da4w rounds activations to 8 bits: where a value is halfway, the last bit of a float32 decides about 1/255
-# of a row's range. That is rare, so most of its steps must be as near as those of the others.
-EAGER = {"llama_fp16": 1e-3}
-ROUNDED = {"llama_8da4w": 1e-2}
+# Errors are relative to the range of what is expected, over all steps of a schedule. Three programs are special:
+# llama_fp16 rounds every result to halves (2**-11 each, over two layers), which neither judge does; llama_8da4w and
+# cnn_int8 round activations to 8 bits: where a value is halfway, the last bit of a float32 decides about 1/255 of
+# its range. That is rare, so most of their steps must be as near as those of the others.
+HALVES = {"llama_fp16": 1e-3}
+ROUNDED = {"llama_8da4w": 1e-2, "cnn_int8": 1e-2}
 LLAMAS = [name for name, entry in INDEX.items() if "vocab" in entry]
 
 
@@ -47,21 +47,25 @@ def test_every_step_agrees_with_the_eager_model(name: str, place: str | None) ->
     for method, inputs, goldens in steps(name):
         got = program.method(method)(*inputs)
         errors.append(max(relative_error(*pair) for pair in zip(got, goldens, strict=True)))
-    check(name, errors, EAGER.get(name, 1e-4))
+    check(name, errors, HALVES.get(name, 1e-4))
 
 
 @pytest.mark.parametrize("name", INDEX)
 def test_every_step_agrees_with_float64(name: str, device: Device) -> None:
     program = load(PROGRAMS / f"{name}.pte")
     exact = {method: oracle(program, method) for method in {method for method, _, _ in steps(name)}}
-    check(name, differences(program, exact, [(method, inputs) for method, inputs, _ in steps(name)]), 2e-5)
+    check(
+        name,
+        differences(program, exact, [(method, inputs) for method, inputs, _ in steps(name)]),
+        HALVES.get(name, 2e-5),
+    )
 
 
 @pytest.mark.parametrize("name", INDEX)
 def test_any_other_order_agrees_with_float64(name: str, device: Device) -> None:
     program = load(PROGRAMS / f"{name}.pte")
     exact = {method: oracle(program, method) for method in {method for method, _, _ in steps(name)}}
-    check(name, differences(program, exact, other_order(name)), 2e-5)
+    check(name, differences(program, exact, other_order(name)), HALVES.get(name, 2e-5))
 
 
 @pytest.mark.parametrize("name", INDEX)

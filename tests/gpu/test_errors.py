@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,8 +165,8 @@ def test_the_checked_path_gives_the_same_bytes(name: str, device: Device, monkey
 
 
 def with_fault(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
-    def changed(kernel: Kernel) -> str:
-        return change(shader_source(kernel))
+    def changed(kernel: Kernel, halves: Sequence[int] = ()) -> str:
+        return change(shader_source(kernel, halves))
 
     monkeypatch.setattr("hightide.gpu.pipelines.shader_source", changed)
 

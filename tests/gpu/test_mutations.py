@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from op_cases import CASES
 from op_runner import follow_levels
@@ -27,9 +29,27 @@ FAULTS = {
     "a cache that ignores the position": ("update_cache", "params.tokens + u32(", "params.tokens + 0u * u32("),
     "a key from the future": ("sdpa_cache_gqa", "min(keys, p + 1u)", "min(keys, p + 2u)"),
     "the present key hidden": ("sdpa_cache_mqa", "min(keys, p + 1u)", "min(keys, max(p, 1u))"),
-    "the scale of another group": ("q4", "let s = g * params.scale_row;", "let s = 0u * params.scale_row;"),
-    "nibbles swapped": ("q4_one_group", "vec4<u32>(0u, 4u, 8u, 12u)", "vec4<u32>(4u, 0u, 12u, 8u)"),
-    "the last row left out": ("q4_bias", "if (row + u32(r) < params.m)", "if (row + u32(r) + 1u < params.m)"),
+    "a maximum that is not followed": ("attend", "sum_0_0 *= fade_0;", "sum_0_0 *= 1.0;"),
+    "the weight of another key": ("attend", "quadBroadcast(weight_0.x, 1u)", "quadBroadcast(weight_0.x, 2u)"),
+    "a quad left out": ("attend", "result += quad_sums[n", "result += select(1.0, 0.0, n == 1u) * quad_sums[n"),
+    "a mask of another row": ("sdpa_mask", "* params.mask_row, i ==", "* 0u, i =="),
+    "keys written to row 0": (
+        "rope_cache_halves_keys",
+        "let to = (row * params.kv_heads",
+        "let to = (s * params.kv_heads",
+    ),
+    "an angle of another position": (
+        "rope_cache_neighbours",
+        "let at = row * params.rotary_pairs",
+        "let at = s * params.rotary_pairs",
+    ),
+    "a norm without its weight": ("rope_cache_norm", "b *= scale * q_norm[second];", "b *= scale;"),
+    "the scale of another group": ("q4", "(b >> params.group_shift) * params.scale_row", "0u * params.scale_row"),
+    "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),
+    "the last row left out": ("q4_bias", "row + 0u < params.m", "row + 1u < params.m"),
+    "a sum of x left out": ("q4_aligned", "-8.0 * scale", "-7.0 * scale"),
+    "the gate taken for up": ("q4_silu", "activate(value) * (up)", "activate(up) * (value)"),
+    "a residual left out": ("q4_residual", " + residual[at]", ""),
     "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
     "the wrong row of a table": ("embedding_q4", "i32(params.rows) - 1));", "i32(params.rows) - 2));"),
 }
@@ -40,8 +60,8 @@ def test_a_planted_fault_is_caught(fault: str, device: Device, monkeypatch: pyte
     name, text, instead = FAULTS[fault]
     planted = []
 
-    def faulty(kernel: Kernel) -> str:
-        source = shader_source(kernel)
+    def faulty(kernel: Kernel, halves: Sequence[int] = ()) -> str:
+        source = shader_source(kernel, halves)
         planted.append(text in source)
         return source.replace(text, instead)
 

@@ -98,7 +98,7 @@ def test_equal_formulas_are_equal_and_hash_alike() -> None:
     a, b = element(0, 0) * 2 + 3, 3 + 2 * element(0, 0)
     assert isinstance(a, Sym) and a == b and hash(a) == hash(b) and len({a, b}) == 1
     assert str(element(0, 0) * 2 - element(1, 5) - 3) == "2*in0[0] - 1*in1[5] - 3"
-    assert str(floordiv(element(0, 0) + 63, 64)) == "(in0[0] + 63 // 64)"
+    assert str(floordiv(element(0, 0) + 63, 64)) == "((in0[0] + 63) // 64)"
 
 
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1])

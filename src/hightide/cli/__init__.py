@@ -10,12 +10,18 @@ from typing import Any
 import typer
 
 from hightide.cli.adapters import adapters
+from hightide.cli.bench import bench
 from hightide.cli.chat import chat
+from hightide.cli.doctor import doctor
 from hightide.cli.export import export
 from hightide.cli.generate import generate
+from hightide.cli.inspect import inspect
 from hightide.cli.ops import ops
 from hightide.cli.perplexity import perplexity
+from hightide.cli.profile import profile
 from hightide.cli.run import run
+from hightide.cli.tune import tune
+from hightide.cli.verify import verify
 from hightide.errors import HightideError
 
 app = typer.Typer(
@@ -29,9 +35,15 @@ app.command()(chat)
 app.command()(generate)
 app.command()(perplexity)
 app.command()(run)
+app.command()(inspect)
 app.command()(adapters)
+app.command()(doctor)
+app.command()(tune)
 app.command()(ops)
 app.command()(export)
+app.command()(verify)
+app.command()(profile)
+app.command()(bench)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from hightide.cli.options import (
     Context,
     Device,
     Full,
+    Kv,
     MinP,
     OnFull,
     RepetitionPenalty,
@@ -68,6 +69,7 @@ def chat(
     tokenizer: Tokenizer = None,
     context: Context = None,
     device: Device = None,
+    kv: Kv = None,
 ) -> None:
     """Talk to a model: answers stream to stdout, everything else goes to stderr.
 
@@ -76,7 +78,7 @@ def chat(
     from hightide.cli.conversation import Conversation
     from hightide.llm.default_model import remember
 
-    llm, loading = open_timed(model, tokenizer, context, device)
+    llm, loading = open_timed(model, tokenizer, context, device, kv)
     require_tokenizer(llm)
     sampling = dict(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     options: dict[str, Any] = sampling | dict(repetition_penalty=repetition_penalty, seed=seed)

@@ -16,6 +16,7 @@ from hightide.cli.options import (
     FrequencyPenalty,
     Full,
     Json,
+    Kv,
     MinP,
     OnFull,
     PresencePenalty,
@@ -62,6 +63,7 @@ def generate(
     tokenizer: Tokenizer = None,
     context: Context = None,
     device: Device = None,
+    kv: Kv = None,
     stats: Annotated[bool, typer.Option("--stats", help="Show times and device memory.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -83,7 +85,7 @@ def generate(
         on_full=on_full.value,
     )
     given = _prompt(read_stdin() if prompt == "-" else prompt, chat or system is not None, system, ids)
-    llm, loading = open_timed(model, tokenizer, context, device)
+    llm, loading = open_timed(model, tokenizer, context, device, kv)
     if not ids:
         require_tokenizer(llm, " or the prompt as --ids")
     with bar("reading the prompt", "tokens") as tell:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hightide.cli.progress import bar
+from hightide.cli.progress import loading
 from hightide.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 DEFAULT = "default"  # SmolLM2-135M-Instruct, by name
 MODEL_HELP = f"A GGUF or .pte file, or '{DEFAULT}' for SmolLM2-135M-Instruct."
 WITHOUT_MODEL = "Without one: the model of the last chat, else the default."
+
+
+class KvType(str, Enum):
+    f16 = "f16"
+    f32 = "f32"
 
 
 class OnFull(str, Enum):
@@ -35,6 +40,9 @@ Context = Annotated[
     int | None, typer.Option(min=1, help="Tokens to keep in mind: 2048, or fewer if the model's own is shorter.")
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, or an adapter by index or name.")]
+Kv = Annotated[
+    KvType | None, typer.Option(help="How keys and values are held; by default f16 on a GPU that has it, else f32.")
+]
 TopK = Annotated[int, typer.Option(help="Choose among the K likeliest tokens; 0: all.")]
 TopP = Annotated[float, typer.Option(help="Choose among the likeliest tokens that have this probability together.")]
 MinP = Annotated[float, typer.Option(help="Leave out tokens below this part of the likeliest one's probability.")]
@@ -49,7 +57,9 @@ Full = Annotated[OnFull, typer.Option(help="When the context is full: stop, or s
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_model(name: str | None, tokenizer: Path | None, context: int | None, device: str | None) -> LLM:
+def open_model(
+    name: str | None, tokenizer: Path | None, context: int | None, device: str | None, kv: KvType | None = None
+) -> LLM:
     """The model of this name, with a progress bar while it is loaded; None: the one chatted with last, or SmolLM2."""
     from hightide.llm.default_model import default_model, remembered
     from hightide.llm.llm import LLM
@@ -67,14 +77,17 @@ def open_model(name: str | None, tokenizer: Path | None, context: int | None, de
         start = file.read(8)
     if start[:4] != b"GGUF" and start[4:] != b"ET12":
         raise InputError(f"{path} is neither a GGUF model nor a .pte program")
-    with bar(f"loading {path.name}", "bytes") as tell:
-        return LLM(path, tokenizer=tokenizer, context=context, device=device, progress=tell)
+    with loading(path.name) as tell:
+        held = None if kv is None else kv.value
+        return LLM(path, tokenizer=tokenizer, context=context, device=device, kv=held, progress=tell)
 
 
-def open_timed(name: str | None, tokenizer: Path | None, context: int | None, device: str | None) -> tuple[LLM, float]:
+def open_timed(
+    name: str | None, tokenizer: Path | None, context: int | None, device: str | None, kv: KvType | None = None
+) -> tuple[LLM, float]:
     """`open_model`, and the seconds it took."""
     start = time.perf_counter()
-    llm = open_model(name, tokenizer, context, device)
+    llm = open_model(name, tokenizer, context, device, kv)
     return llm, time.perf_counter() - start
 
 

@@ -15,6 +15,7 @@ from hightide.cli.options import (
     Context,
     Device,
     Json,
+    Kv,
     Tokenizer,
     decode_text,
     note,
@@ -34,6 +35,7 @@ def perplexity(
     tokenizer: Tokenizer = None,
     context: Context = None,
     device: Device = None,
+    kv: Kv = None,
     as_json: Json = False,
 ) -> None:
     """Score a text: negative log likelihood per token, and perplexity.
@@ -44,7 +46,7 @@ def perplexity(
     from hightide.llm.perplexity import perplexity as score_text
 
     text = decode_text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file)
-    llm = open_model(model, tokenizer, context, device)
+    llm = open_model(model, tokenizer, context, device, kv)
     require_tokenizer(llm)
     start = time.perf_counter()
     with bar(f"scoring {file}", "tokens") as tell:

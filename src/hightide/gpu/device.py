@@ -13,12 +13,15 @@ import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
+from hightide import kept
 from hightide.errors import DeviceError
+from hightide.gpu.subgroups import subgroup_size
 from hightide.ops.choices import Traits
 
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
 _TYPE_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
+TUNED = "tuned.json"  # in the cache folder, by adapter
 # What a device is opened with, where the adapter has it.
 FEATURES = ("shader-f16", "subgroup", "timestamp-query", "timestamp-query-inside-passes")
 
@@ -103,11 +106,12 @@ class Device:
             software=adapter.kind == "CPU",
             f16="shader-f16" in features,
             subgroups="subgroup" in features,
+            subgroup_size=subgroup_size(self.wgpu) if "subgroup" in features else 0,
             invocations=limits["max-compute-invocations-per-workgroup"],
             workgroup_bytes=limits["max-compute-workgroup-storage-size"],
             storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         )
-        self.tuned: dict[str, str] = {}  # routes measured on this adapter, by the choice's name
+        self.tuned = _tuned(adapter)  # routes measured on this adapter, by the choice's name
         self.device_id = self.wgpu._internal
         self.queue_id = self.wgpu.queue._internal
         self.created = 0  # GPU objects made so far: a steady step must not raise it
@@ -166,6 +170,15 @@ def open_device(adapter: Adapter) -> Device:
     return Device(adapter)
 
 
+def _tuned(adapter: Adapter) -> dict[str, str]:
+    """What `hightide tune` found for this adapter and driver; HIGHTIDE_TUNED=0 leaves it out."""
+    if os.environ.get("HIGHTIDE_TUNED") == "0":
+        return {}
+    entry = kept.load(TUNED).get(kept.adapter_key(adapter))
+    chosen = entry.get("chosen") if isinstance(entry, dict) else None
+    return {str(name): str(option) for name, option in chosen.items()} if isinstance(chosen, dict) else {}
+
+
 @contextmanager
 def raising() -> Iterator[None]:
     """Turn wgpu's exceptions into DeviceError."""
@@ -206,5 +219,5 @@ def _sentence(message: str) -> str:
 
 
 def debugging() -> bool:
-    """HIGHTIDE_DEBUG=1 records through wgpu's checked classes instead of raw calls."""
+    """HIGHTIDE_DEBUG=1 runs one op at a time through wgpu's checked classes, watched by `debugging.Checker`."""
     return os.environ.get("HIGHTIDE_DEBUG", "") not in ("", "0")

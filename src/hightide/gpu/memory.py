@@ -22,8 +22,8 @@ def gpu_bytes(dtype: str, dims: Dims) -> int:
     """Bytes of a tensor on the GPU, in whole 32-bit words."""
     if dtype in BLOCK_TYPES:
         return BLOCK_TYPES[dtype].offsets(dims)[-1]
-    count = math.prod(dims)
-    return -(-count // 4) * 4 if GPU_TYPE[dtype] == "u8" else count * 4
+    each = 2 if dtype == "float16" else 1 if GPU_TYPE[dtype] == "u8" else 4
+    return -(-math.prod(dims) * each // 4) * 4
 
 
 @dataclass(frozen=True)

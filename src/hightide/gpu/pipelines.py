@@ -1,24 +1,39 @@
-"""Compute pipelines and bind groups, each made once and found again by what defines it."""
+"""Compute pipelines and bind groups, each made once and found again by what defines it.
+
+Pipelines are compiled in threads: wgpu-native's calls let go of the GIL, and compile side by side (of two threads on
+llvmpipe neither waits for the other; on SwiftShader a fifth of the time).
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Any
+from typing import Any, TypeAlias
 
 import wgpu
 from wgpu.backends.wgpu_native import ffi
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device, raising
+from hightide.gpu.halves import as_halves
+from hightide.gpu.unroll import unroll
 from hightide.ops.contract import Kernel
 
 PARAMS_SIZE = 256  # bytes of one dispatch's parameters: WebGPU's largest offset alignment
 SYMINT_SLOTS = 4096  # as declared in prelude.wgsl
+THREADS = min(8, os.cpu_count() or 1)
+
+# (kernel, how many tensors it reads, how many it writes, which of them are held as halves)
+Key: TypeAlias = tuple[Kernel, int, int, tuple[int, ...]]
+# Told (kernels ready, kernels in all) while a session is built.
+compiling: ContextVar[Callable[[int, int], None] | None] = ContextVar("compiling", default=None)
 
 
 @dataclass(frozen=True)
@@ -46,16 +61,38 @@ class Pipelines:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.warm: set[int] = set()  # addresses of those that were dispatched
         self._layouts: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
-        self._pipelines: dict[tuple[Kernel, int, int], Pipeline] = {}
+        self._pipelines: dict[Key, Pipeline] = {}
+        self._making: dict[Key, Future[Pipeline]] = {}
 
-    def get(self, kernel: Kernel, reads: int, writes: int) -> Pipeline:
-        key = (kernel, reads, writes)
+    def get(self, kernel: Kernel, reads: int, writes: int, halves: tuple[int, ...] = ()) -> Pipeline:
+        """`halves`: which of its tensors, reads first, are held as halves."""
+        key = (kernel, reads, writes, halves)
         if key not in self._pipelines:
-            source = shader_source(kernel)
-            live = "live_int(" in source
-            layout, pipeline_layout = self._layout(reads, writes, live)
-            self.device.created += 1
+            making = self._making.pop(key, None)
+            # One that failed may belong to a session that was given up: only what fails now is an error.
+            failed = making is not None and making.exception() is not None
+            self._pipelines[key] = self._task(key)() if making is None or failed else making.result()
+        return self._pipelines[key]
+
+    def start(self, keys: Iterable[Key]) -> None:
+        """Have these compiled in threads, while the caller does something else; `get` waits for the one it needs."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self._pipelines and key not in self._making]
+        if len(missing) > 1:
+            pool = ThreadPoolExecutor(THREADS, "pipelines")
+            self._making |= {key: pool.submit(self._task(key)) for key in missing}
+            pool.shutdown(wait=False)  # no more of them: the threads end when these are done
+
+    def _task(self, key: Key) -> Callable[[], Pipeline]:
+        """What compiles a pipeline, in any thread."""
+        kernel, reads, writes, halves = key
+        source = shader_source(kernel, halves)
+        live = "live_int(" in source
+        layout, pipeline_layout = self._layout(reads, writes, live)
+        self.device.created += 1
+
+        def compile_it() -> Pipeline:
             try:
                 with raising():
                     module = self.device.wgpu.create_shader_module(code=source, label=kernel.name)
@@ -65,8 +102,9 @@ class Pipelines:
             except DeviceError as error:
                 lines = "\n".join(f"{n:4} {line}" for n, line in enumerate(source.splitlines(), 1))
                 raise DeviceError(f"kernel {kernel.name} does not compile: {error.__cause__}\n{lines}") from None
-            self._pipelines[key] = Pipeline(kernel, layout, handle, pointer(handle._internal), live)
-        return self._pipelines[key]
+            return Pipeline(kernel, layout, handle, pointer(handle._internal), live)
+
+        return compile_it
 
     def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> BindGroup:
         buffers = {0: params, **({1: symints} if pipeline.live else {}), **dict(enumerate(tensors, 2))}
@@ -100,9 +138,10 @@ def pipelines(device: Device) -> Pipelines:
     return Pipelines(device)
 
 
-def shader_source(kernel: Kernel) -> str:
+def shader_source(kernel: Kernel, halves: Sequence[int] = ()) -> str:
     """The kernel's WGSL behind the helpers it uses; a SymInt buffer that is not read costs time to bind."""
     folder = resources.files("hightide.ops")
     body = Template(folder.joinpath(kernel.file).read_text()).substitute(dict(kernel.defines))
     helpers = ["groups.wgsl", "symints.wgsl"] if "live_int(" in body else ["groups.wgsl"]
-    return "".join(folder.joinpath(name).read_text() for name in helpers) + body
+    source = "".join(folder.joinpath(name).read_text() for name in helpers) + unroll(body)
+    return as_halves(source, [2 + n for n in halves])

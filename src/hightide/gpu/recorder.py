@@ -4,7 +4,7 @@ A step goes through raw wgpu-native calls: wgpu's classes cost several times as 
 The three calls made per dispatch go through ctypes with arguments converted beforehand, which takes
 half the time of cffi's. A step that repeats the one before finds its command buffer ready: it was
 encoded while the GPU worked on that one. What the native library reports meanwhile is captured and
-raised. HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead.
+raised. HIGHTIDE_DEBUG=1 takes wgpu's checked classes instead, one op at a time, with a `Watch` between them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
+from typing import Any, Protocol
 
 import numpy as np
 from wgpu.backends.wgpu_native import ffi, lib
@@ -51,6 +52,17 @@ class Command:
     @property
     def label(self) -> str:
         return f"{self.call} {self.pipeline.kernel.name}"
+
+
+class Watch(Protocol):
+    """Looks on while a step runs one op at a time."""
+
+    def before(self, call: OpCall) -> None: ...
+
+    def after(self, call: OpCall) -> None: ...
+
+    def failed(self) -> None:
+        """An op could not run, or `after` refused what it did."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +155,19 @@ class Recorder:
 
     def submit(self, recording: Recording) -> Submission:
         """Run a recording: every command in one compute pass, then the output copies, in one submit."""
-        if debugging():
-            self._submit_checked(recording)
-            index = None
-        else:
-            index = self._submit(self._take_ahead(recording) or self._encode(recording))
+        return self._submitted(self._submit(self._take_ahead(recording) or self._encode(recording)))
+
+    def submit_watched(self, recording: Recording, watch: Watch) -> Submission:
+        """The same, one op at a time, through wgpu's checked classes."""
+        self.forget()
+        try:
+            self._submit_checked(recording, watch)
+        except DeviceError:
+            watch.failed()
+            raise
+        return self._submitted(None)
+
+    def _submitted(self, index: int | None) -> Submission:
         submission = Submission(self.readbacks[self._turn], index)
         self._turn = 1 - self._turn
         return submission
@@ -260,21 +280,27 @@ class Recorder:
             lib.wgpuBufferUnmap(buffer)
         return data
 
-    def _submit_checked(self, recording: Recording) -> None:
-        """The same step through wgpu's classes, one pass per dispatch: an error names its op."""
+    def _submit_checked(self, recording: Recording, watch: Watch) -> None:
+        """The same step through wgpu's classes, one submit per op: an error names the op and its dispatch."""
         device = self.device.wgpu
-        for command, (_, _, _, x, y) in zip(recording.commands, recording.native, strict=True):
-            try:
-                with raising():
-                    encoder = device.create_command_encoder(label=command.label)
-                    compute = encoder.begin_compute_pass(label=command.label)
-                    compute.set_pipeline(command.pipeline.handle)
-                    compute.set_bind_group(0, command.group.handle, [command.params_offset])
-                    compute.dispatch_workgroups(x, y, 1)
-                    compute.end()
-                    device.queue.submit([encoder.finish()])
-            except DeviceError as error:
-                raise DeviceError(f"{command.label}: {error}") from None
+        grids = {id(command): entry[3:] for command, entry in zip(recording.commands, recording.native, strict=True)}
+        for call, group in groupby(recording.commands, lambda command: command.call):
+            commands = list(group)
+            watch.before(call)
+            for n, command in enumerate(commands, 1):
+                try:
+                    with raising():
+                        encoder = device.create_command_encoder(label=command.label)
+                        compute = encoder.begin_compute_pass(label=command.label)
+                        compute.set_pipeline(command.pipeline.handle)
+                        compute.set_bind_group(0, command.group.handle, [command.params_offset])
+                        compute.dispatch_workgroups(*grids[id(command)], 1)
+                        compute.end()
+                        device.queue.submit([encoder.finish()])
+                except DeviceError as error:
+                    which = f" (dispatch {n} of {len(commands)})" if len(commands) > 1 else ""
+                    raise DeviceError(f"{command.label}{which}: {error}") from None
+            watch.after(call)
         with raising():
             encoder = device.create_command_encoder()
             for c in recording.copies:

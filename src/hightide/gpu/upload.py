@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import ProgramError
-from hightide.formats.blob import Blob
+from hightide.formats.blob import AnyBlob
 from hightide.gpu.device import Device
 from hightide.graph.values import ITEM_SIZE, TensorValue
 from hightide.ops.blocks.layout import BLOCK_TYPES
@@ -18,50 +19,57 @@ CHUNK_BYTES = 4 << 20
 
 
 def upload(device: Device, buffer: Any, value: TensorValue) -> None:
-    """Write a constant's data into its buffer as the GPU holds it (int64 narrowed, halves widened)."""
+    """Write a constant's data into its buffer as the GPU holds it (int64 narrowed)."""
     blob = value.constant
     assert blob is not None
     if value.dtype in BLOCK_TYPES:
         _upload_blocks(device, buffer, value, blob)
         return
-    size = ITEM_SIZE[value.dtype]
-    count = value.max_bytes // size
+    size = ITEM_SIZE[value.stored_dtype]
+    count = math.prod(value.dims)
     at = 0
     for start in range(0, count, CHUNK_ITEMS):
         items = min(CHUNK_ITEMS, count - start)
-        data = _on_gpu(Blob(blob.source, blob.offset + start * size, items * size), value)
+        data = _on_gpu(blob.region(start * size, items * size), value)
         device.write(buffer, at, data)
         at += data.nbytes
         device.flush()
     blob.forget()
 
 
-def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: Blob) -> None:
+def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlob) -> None:
     """Sort the blocks of a GGUF type into planes, some thousands at a time."""
     kind = BLOCK_TYPES[value.dtype]
     starts = kind.offsets(value.dims)
-    count = blob.length // kind.bytes
-    step = CHUNK_BYTES // kind.bytes // 16 * 16  # whole words in every plane
-    for first in range(0, count, step):
+    row_blocks = value.dims[-1] // kind.elements
+    rows = blob.length // kind.bytes // max(row_blocks, 1)
+    step = (
+        max(CHUNK_BYTES // (kind.bytes * row_blocks) // 16, 1) * 16 if row_blocks else 16
+    )  # whole words in every plane
+    for first in range(0, rows, step):
         blocks = np.frombuffer(
-            Blob(blob.source, blob.offset + first * kind.bytes, min(step, count - first) * kind.bytes).view(), np.uint8
+            blob.region(first * row_blocks * kind.bytes, min(step, rows - first) * row_blocks * kind.bytes), np.uint8
         ).reshape(-1, kind.bytes)
-        for start, size, plane in zip(starts, kind.planes, kind.pack(blocks), strict=False):
-            data = np.ascontiguousarray(plane).reshape(-1)
-            device.write(buffer, start + first * size, np.pad(data, (0, -data.size % 4)) if data.size % 4 else data)
+        for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
+            device.write(buffer, start + first * row_blocks * size, whole_words(plane))
         device.flush()
     blob.forget()
 
 
-def _on_gpu(blob: Blob, value: TensorValue) -> np.ndarray:
+def _on_gpu(data: memoryview, value: TensorValue) -> np.ndarray:
     kind = GPU_TYPE[value.dtype]
     if kind == "u8":
-        raw = np.frombuffer(blob.view(), np.uint8)
-        return np.pad(raw, (0, -raw.size % 4)) if raw.size % 4 else raw
-    array = np.frombuffer(blob.view(), value.dtype)
+        return whole_words(np.frombuffer(data, np.uint8))
+    array = np.frombuffer(data, value.stored_dtype)
     if value.dtype == "int64":
         narrow = array.astype(np.int32)
         if (narrow != array).any():
             raise ProgramError(f"constant tensor {value.id} has integers that do not fit 32 bits")
         return narrow
-    return array.astype(np.float32, copy=False) if kind == "f32" else array
+    return whole_words(array.astype(value.dtype, copy=False))
+
+
+def whole_words(array: np.ndarray) -> np.ndarray:
+    """The elements, flat, and zeros up to a multiple of 4 bytes: writes have no other sizes."""
+    flat = array.reshape(-1)
+    return np.pad(flat, (0, -flat.nbytes % 4 // flat.itemsize)) if flat.nbytes % 4 else flat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hightide.graph.values import Value
+from hightide.graph.values import TensorValue, Value
 
 
 @dataclass(frozen=True)
@@ -25,3 +25,25 @@ class Graph:
     calls: tuple[OpCall, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        constants = [v.constant.length for v in self.values if isinstance(v, TensorValue) and v.constant is not None]
+        takes, gives = _tensors(self, self.inputs), _tensors(self, self.outputs)
+        stored = f"{len(constants)} constants of {sum(constants):,} bytes"
+        return f"<Graph: {len(self.calls)} op calls, {takes} -> {gives}, {stored}>"
+
+    def __str__(self) -> str:
+        from hightide.inspect.listing import plain_lines  # what shows a graph is not needed to run one
+
+        return "\n".join([repr(self), *("  ".join(line) for line in plain_lines(self))])
+
+    def _repr_html_(self) -> str:
+        from hightide.inspect.listing import plain_lines
+        from hightide.inspect.notebook import table
+
+        return table(repr(self).strip("<>"), ("op", "name", "reads", "gives"), plain_lines(self), right=(0,))
+
+
+def _tensors(graph: Graph, ids: tuple[int, ...]) -> str:
+    found = [graph.values[id] for id in ids]
+    return ", ".join(f"{v.dtype}{list(v.dims)}" if isinstance(v, TensorValue) else "SymInt" for v in found) or "nothing"

@@ -158,4 +158,7 @@ def _floor(left: int, right: int) -> int:
 def _name(atom: Atom) -> str:
     if isinstance(atom, Element):
         return f"in{atom.position}[{atom.flat}]"
-    return f"({atom.left} {'*' if atom.kind == 'mul' else '//'} {atom.right})"
+    left, right = (
+        f"({side})" if isinstance(side, Sym) and " " in str(side) else str(side) for side in (atom.left, atom.right)
+    )
+    return f"({left} {'*' if atom.kind == 'mul' else '//'} {right})"

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hightide.formats.blob import Blob
+from hightide.formats.blob import AnyBlob
 
-# What the exporters serialize; int64, float64 and float16 are narrowed or widened on the GPU.
+# What the exporters serialize; on the GPU int64 is narrowed, and float16 widened where the adapter has no halves.
 ITEM_SIZE = {
     "bool": 1,
     "uint8": 1,
@@ -38,11 +38,17 @@ class TensorValue:
     dims: Dims
     dtype: str  # a key of ITEM_SIZE: the type the graph computes in
     host_dtype: str  # the type the caller gives or gets; differs from dtype under forced fp16
-    constant: Blob | None = None  # weights and initial state, never copied from the file here
+    constant: AnyBlob | None = None  # weights and initial state, never copied from the file here
+
+    stored: str = ""  # the type of the constant's bytes, where it is not dtype
 
     @property
     def max_bytes(self) -> int:
         return math.prod(self.dims) * ITEM_SIZE[self.dtype]
+
+    @property
+    def stored_dtype(self) -> str:
+        return self.stored or self.dtype
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,7 @@ def open_gguf(
     max_tokens: int,
     device: str | int | None,
     progress: Progress | None,
+    kv: str | None = None,
 ) -> tuple[Decoder, dict[str, Any]]:
     """A GGUF model, and the metadata that its tokenizer is in."""
     file = read_gguf(path)
@@ -194,11 +195,14 @@ def open_gguf(
     if max_tokens < 1:
         raise InputError(f"a call takes at least one token, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
-    session = build_session(graph, choose_device(named_device(device)), [True, False, False, False], INPUTS, progress)
+    gpu = choose_device(named_device(device))
+    session = build_session(graph, gpu, [True, False, False, False], INPUTS, progress, kv)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 
-def open_pte(program: Program, context: int | None = None, progress: Progress | None = None) -> Decoder:
+def open_pte(
+    program: Program, context: int | None = None, progress: Progress | None = None, kv: str | None = None
+) -> Decoder:
     """A program whose method `forward` takes tokens, and a position if it has a KV cache.
 
     A `context` uses that much of the program's own.
@@ -215,10 +219,13 @@ def open_pte(program: Program, context: int | None = None, progress: Progress | 
         raise InputError(f"{program.file.path.name} has a context of {most}; {context} was asked for")
     graph = program.single_graph("forward")
     if graph is None or not cached:
+        if kv == "f16":
+            raise UnsupportedError("KV caches as f16 need a program that is one graph with a cache")
         return MethodDecoder(program.method("forward"), context=context, cached=cached)
     dynamic = [spec.dynamic for spec in info.inputs]
     names = ["tokens", "input_pos", "settings"]
-    session = build_session(with_choice(graph), choose_device(program.device), [*dynamic, False], names, progress)
+    gpu = choose_device(program.device)
+    session = build_session(with_choice(graph), gpu, [*dynamic, False], names, progress, kv)
     every = len(info.outputs[0].dims) == 3  # logits of every token, not of the last one only
     return GraphDecoder(session, context=context, max_keep=longest if every else 1, takes_keep=False)
 

@@ -45,17 +45,19 @@ class LLM:
         context: int | None = None,
         device: str | int | None = None,
         chunk: int = 128,
+        kv: str | None = None,
         progress: Progress | None = None,
     ) -> None:
+        """`kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them."""
         self.path = Path(model)
         self.decoder: Decoder
         metadata: Mapping[str, Any] | None = None
         ends: Any = []
         if is_gguf(model):
-            self.decoder, metadata = open_gguf(model, context, chunk, device, progress)
+            self.decoder, metadata = open_gguf(model, context, chunk, device, progress, kv)
         else:
             program = load(model, device=device)
-            self.decoder = open_pte(program, context, progress)
+            self.decoder = open_pte(program, context, progress, kv)
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
         self.tokenizer = _find_tokenizer(self.path, tokenizer, metadata)
         self._ends = {int(end) for end in (ends if isinstance(ends, list) else [ends])}

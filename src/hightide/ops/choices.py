@@ -18,6 +18,7 @@ class Traits:
     software: bool = False  # threads are SIMD lanes of a CPU: register tiles, few barriers
     f16: bool = False
     subgroups: bool = False
+    subgroup_size: int = 0  # the fewest lanes that a full one has; 0 without subgroups
     invocations: int = 256  # per workgroup
     workgroup_bytes: int = 16_384
     storage_buffers: int = 8  # per dispatch
@@ -38,6 +39,7 @@ class Choice:
     options: tuple[str, ...]
     default: Callable[[Traits], str]
     possible: Callable[[Traits, str], bool] = _always
+    exact: bool = True  # no: options change the numbers, so that only the caller may choose
 
     def __post_init__(self) -> None:
         CHOICES[self.name] = self

@@ -25,8 +25,8 @@ from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.choices import Choice, Choices
 
-# Element types on the GPU: int64 is narrowed with a range check, halves are computed as f32, bytes are
-# packed four to a word.
+# The types that kernels compute in: int64 is narrowed with a range check, halves are f32 once they are loaded
+# (gpu/halves.py), bytes are packed four to a word.
 GPU_TYPE = {
     "float32": "f32",
     "float16": "f32",

@@ -1,7 +1,7 @@
 """What there is of each op: its family, where it runs, and the types and routes that its cases plan.
 
 Names, families and places come from the registry. Types and routes come from `routes.json`, which
-`scripts/make_ops_doc.py` writes by planning the op cases of the tests.
+`scripts/make_ops_doc.py` writes by planning the op cases.
 """
 
 from __future__ import annotations

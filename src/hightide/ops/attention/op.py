@@ -10,36 +10,10 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.attention.steps import Shape, attend, update_cache
-from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, expr_of, op, require_dtype
+from hightide.ops.attention.cache import check_cache, check_position, update_caches
+from hightide.ops.attention.steps import Shape, attend
+from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, op, require_dtype
 from hightide.ops.elementwise.op import broadcast
-
-
-def check_cache(ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt) -> None:
-    if x.rank != 4 or cache.rank != 4 or (x.dims[0], *x.dims[2:]) != (cache.dims[0], *cache.dims[2:]):
-        raise InputError(f"{list(x.dims)} does not fit a cache of {list(cache.dims)}")
-    tokens, context = x.dims[1], cache.dims[1]
-    past = "position {value} plus " + f"{tokens} tokens is outside the context of {context}"
-    ctx.require(expr_of(position), 0, context - tokens, past)
-
-
-@op("update_cache.default", "llama.update_cache.default")
-class UpdateCache(Op):
-    """Writes new keys or values at a position; the result is a placeholder that nobody reads."""
-
-    mutates = (1,)
-
-    def outputs(self, ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt) -> list[Dims]:
-        check_cache(ctx, x, cache, position)
-        return [(1,)]
-
-    def plan(self, ctx: Context, x: Tensor, cache: Tensor, position: int | LiveInt, *, out: Tensor) -> Any:
-        require_dtype("f32", x, cache)
-        yield update_cache(x, cache, position)
-
-    def reference(self, x: np.ndarray, cache: np.ndarray, position: int) -> np.ndarray:
-        cache[:, position : position + x.shape[1]] = x
-        return np.zeros(1, x.dtype)
 
 
 def check_attention(
@@ -67,17 +41,33 @@ def cached_attention(
     softcap: float = 0.0,
 ) -> Iterator[Dispatch]:
     """K and V [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then attention over position + S keys."""
-    require_dtype("f32", q, k, v, k_cache, v_cache, out)
+    require_dtype("f32", k, v)
+    yield update_caches(k, v, k_cache, v_cache, position)
+    yield from attend_cache(ctx, q, k_cache, v_cache, position, out, causal, scale, window, softcap)
+
+
+def attend_cache(
+    ctx: Context,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    position: int | LiveInt,
+    out: Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Iterator[Dispatch]:
+    """Attention of q [1, S, H, D] over the first position + S keys of the caches [1, C, Hkv, D]."""
+    require_dtype("f32", q, k_cache, v_cache, out)
     _, tokens, heads, depth = q.dims
-    kv_heads = k.dims[2]
-    yield update_cache(k, k_cache, position)
-    yield update_cache(v, v_cache, position)
+    kv_heads, value_depth = v_cache.dims[2:]
     shape = Shape(
         heads=heads,
         kv_heads=kv_heads,
         tokens=tokens,
         depth=depth,
-        value_depth=v.width,
+        value_depth=value_depth,
         capacity=k_cache.dims[1],
         position=position,
         added=tokens,
@@ -87,8 +77,8 @@ def cached_attention(
         softcap=softcap,
         q_strides=(depth, heads * depth),
         k_strides=(depth, kv_heads * depth),
-        v_strides=(v.width, kv_heads * v.width),
-        out_strides=(v.width, heads * v.width),
+        v_strides=(value_depth, kv_heads * value_depth),
+        out_strides=(value_depth, heads * value_depth),
     )
     yield from attend(ctx, shape, q, k_cache, v_cache, None, heads, out)
 
@@ -105,10 +95,24 @@ def cached_reference(
     window: int = 0,
     softcap: float = 0.0,
 ) -> np.ndarray:
+    keys = position + q.shape[1]
+    k_cache[:, position:keys], v_cache[:, position:keys] = k, v
+    return attend_reference(q, k_cache, v_cache, position, causal, scale, window, softcap)
+
+
+def attend_reference(
+    q: np.ndarray,
+    k_cache: np.ndarray,
+    v_cache: np.ndarray,
+    position: int,
+    causal: bool = True,
+    scale: float | None = None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> np.ndarray:
     tokens, heads = q.shape[1:3]
     keys = position + tokens
-    k_cache[:, position:keys], v_cache[:, position:keys] = k, v
-    repeat = heads // k.shape[2]
+    repeat = heads // k_cache.shape[2]
     every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
     every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
     at, key = position + np.arange(tokens)[:, None], np.arange(keys)
@@ -220,6 +224,99 @@ class CausalAttention(Op):
         softcap: float,
     ) -> np.ndarray:
         return cached_reference(q, k, v, k_cache, v_cache, position, True, scale, window, softcap)
+
+
+@op("hightide.attend.default")
+class Attend(Op):
+    """Attention of q [1, S, H, D] over a KV cache that already holds its S keys and values: nothing is written."""
+
+    def outputs(
+        self, ctx: Context, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: int | LiveInt, *settings: Any
+    ) -> list[Dims]:
+        if q.rank != 4 or k_cache.rank != 4 or v_cache.rank != 4 or k_cache.dims[:3] != v_cache.dims[:3]:
+            raise InputError(f"caches of {list(k_cache.dims)} and {list(v_cache.dims)} are not keys and values")
+        if (q.dims[0], k_cache.dims[0]) != (1, 1) or q.width != k_cache.width or q.dims[2] % k_cache.dims[2]:
+            raise InputError(f"queries {list(q.dims)} do not go with a cache of {list(k_cache.dims)}")
+        check_position(ctx, q.dims[1], k_cache, position)
+        return [(*q.dims[:-1], v_cache.width)]
+
+    def plan(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        position: int | LiveInt,
+        causal: bool,
+        scale: float | None,
+        window: int,
+        softcap: float,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        return attend_cache(ctx, q, k_cache, v_cache, position, out, bool(causal), scale, window, float(softcap))
+
+    def reference(
+        self,
+        q: np.ndarray,
+        k_cache: np.ndarray,
+        v_cache: np.ndarray,
+        position: int,
+        causal: bool,
+        scale: float | None,
+        window: int,
+        softcap: float,
+    ) -> np.ndarray:
+        return attend_reference(q, k_cache, v_cache, position, causal, scale, window, softcap)
+
+
+@op("custom_sdpa.default", "llama.custom_sdpa.default")
+class CustomSdpa(Op):
+    """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache."""
+
+    def outputs(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        position: int | LiveInt,
+        mask: Tensor | None = None,
+        dropout: float = 0.0,
+        *_: Any,
+    ) -> list[Dims]:
+        if mask is not None or dropout:
+            raise UnsupportedError("attention over a cache takes no mask and no dropout")
+        return Attend().outputs(ctx, q, k, v, position)
+
+    def plan(
+        self,
+        ctx: Context,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        position: int | LiveInt,
+        mask: None = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+        scale: float | None = None,
+        *,
+        out: Tensor,
+    ) -> Iterable[Dispatch]:
+        return attend_cache(ctx, q, k, v, position, out, bool(causal), scale, 0, 0.0)
+
+    def reference(
+        self,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        position: int,
+        mask: None = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+        scale: float | None = None,
+    ) -> np.ndarray:
+        return attend_reference(q, k, v, position, causal, scale, 0, 0.0)
 
 
 @op("et_vk.sdpa.default")

@@ -8,23 +8,29 @@ from importlib import resources
 
 from hightide.errors import UnsupportedError
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import Dispatch, Kernel, Tensor, ceil_div, kernel, require_dtype
-from hightide.ops.linear.tiles import LANES, bias_defines, given, rows_per_thread
+from hightide.ops.contract import Binding, Context, Dispatch, Tensor, ceil_div, kernel, require_dtype
+from hightide.ops.linear.epilogue import Epilogue
+from hightide.ops.linear.routes import BLOCK as BLOCK
+from hightide.ops.linear.routes import BlockWeight, block_product, common
 
-WITH_MINIMUM = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
-BLOCK = 32  # quants that kernels take at a time
+WITHOUT_MINIMUM = ("Q8_0", "Q6_K", "F32", "F16", "BF16")  # a weight is quant * scale, with nothing added
+FIELDS = ("plane1", "plane2", "plane3")
 
 
 @cache
-def unpacking(kind: str) -> str:
-    """The WGSL that reads a block type."""
+def unpacking(kind: str, aligned: bool = False) -> str:
+    """The WGSL that reads a block type; `aligned` if four columns always start at a multiple of four."""
     folder = resources.files("hightide.ops.blocks")
+    together = BLOCK_TYPES[kind].together
     files = [
-        "blocks.wgsl",
+        "planes.wgsl",
         *(["unpack/k_scales.wgsl"] if kind in ("Q4_K", "Q5_K") else []),
+        *(["pairs.wgsl"] if together is not None else []),
         f"unpack/{kind.lower()}.wgsl",
+        "four_pairs.wgsl" if aligned and together is not None else "four_scales.wgsl",
     ]
-    return "\n".join(folder.joinpath(file).read_text() for file in files)
+    text = "\n".join(folder.joinpath(file).read_text() for file in files).replace("$PLANE", f"plane{together}")
+    return f"const MINIMUM = {str(kind not in WITHOUT_MINIMUM).lower()};\n{text}"
 
 
 def planes(weight: Tensor) -> tuple[int, int, int]:
@@ -40,36 +46,20 @@ def check_width(weight: Tensor) -> int:
     return weight.width // BLOCK
 
 
-def block_linear(x: Tensor, parts: tuple[Tensor, ...], bias: Tensor | None, out: Tensor) -> Iterator[Dispatch]:
-    """x @ weight.T (+ bias); the weight's rows may be spread over several tensors."""
-    require_dtype("f32", x, out, *given(bias))
-    rows, shape = rows_per_thread(x.rows)
-    row_tiles, first = ceil_div(x.rows, rows), 0
+def block_linear(
+    ctx: Context, x: Tensor, parts: tuple[Tensor, ...], epilogue: Epilogue, out: Binding, width: int
+) -> Iterator[Dispatch]:
+    """x @ weight.T and its epilogue, into rows of `width`; the weight's rows may be spread over several tensors."""
+    require_dtype("f32", x)
+    first = 0
     for weight in parts:
-        blocks, n = check_width(weight), weight.dims[0]
-        column_tiles = ceil_div(n, 4)
-        yield Dispatch(
-            _linear(weight.dtype, rows, shape, bias is not None),
-            groups=ceil_div(row_tiles * column_tiles, LANES),
-            params=(x.rows, n, blocks, row_tiles, column_tiles, out.width, first, *planes(weight)),
-            reads=(weight, weight, x, *given(bias)),
-            writes=(out,),
+        kind, n = weight.dtype, weight.dims[0]
+        unpack, runs = unpacking(kind, n // epilogue.halves % 4 == 0), 2 if kind == "Q6_K" else 1
+        blocks = BlockWeight(
+            kind.lower(), n, check_width(weight), (weight, weight), unpack, FIELDS, planes(weight), runs
         )
+        yield from block_product(ctx, blocks, x, x.rows, epilogue, out, width, first)
         first += n
-
-
-@cache
-def _linear(kind: str, rows: int, shape: str, bias: bool) -> Kernel:
-    return kernel(
-        "blocks/linear.wgsl",
-        f"{kind.lower()}_{shape}",
-        TYPE=kind,
-        UNPACK=unpacking(kind),
-        ROWS=rows,
-        LANES=LANES,
-        MINIMUM=str(kind in WITH_MINIMUM).lower(),
-        **bias_defines(bias, 5, "value += bias[params.first + column + c];"),
-    )
 
 
 def block_rows(parts: tuple[Tensor, ...], indices: Tensor, out: Tensor) -> Iterator[Dispatch]:
@@ -80,7 +70,7 @@ def block_rows(parts: tuple[Tensor, ...], indices: Tensor, out: Tensor) -> Itera
     for weight in parts:
         blocks, kind = check_width(weight), weight.dtype
         yield Dispatch(
-            kernel("blocks/rows.wgsl", f"{kind.lower()}_rows", UNPACK=unpacking(kind)),
+            kernel("blocks/rows.wgsl", f"{kind.lower()}_rows", UNPACK=common() + unpacking(kind)),
             groups=ceil_div(indices.numel * blocks * 4, 64),
             params=(indices.numel, blocks, first, weight.dims[0], every, *planes(weight)),
             reads=(weight, weight, indices),

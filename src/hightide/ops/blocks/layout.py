@@ -2,7 +2,8 @@
 
 In a file, a block's scales and quants follow each other at odd addresses, and nibbles are interleaved.
 On the GPU each kind of data has a plane of its own over all blocks, in element order, so that kernels
-load whole `vec4<u32>`s. A plane starts at a multiple of 16 bytes; nothing grows.
+load whole `vec4<u32>`s. A plane starts at a multiple of 16 bytes; nothing grows. A plane whose items are words
+may have them of four rows together, for kernels that compute four columns; rows are filled up to four there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from gguf import GGMLQuantizationType, quants
 
-from hightide.formats.blob import Blob
+from hightide.formats.blob import AnyBlob
 from hightide.formats.gguf import block_size
 from hightide.graph.values import Dims
 
@@ -30,14 +31,25 @@ class BlockType:
     pack: Pack
     elements: int
     bytes: int
+    together: int | None = None  # the plane that has four rows together
 
     def offsets(self, dims: Dims) -> list[int]:
         """Where each plane of a tensor starts, in bytes; one more for the end."""
-        blocks = math.prod(dims) // self.elements
+        rows, row_blocks = math.prod(dims[:-1]), dims[-1] // self.elements
         starts = [0]
-        for plane in self.planes:
+        for n, plane in enumerate(self.planes):
+            blocks = row_blocks * (-(-rows // 4) * 4 if n == self.together else rows)
             starts.append(starts[-1] + -(-blocks * plane // 16) * 16)
         return starts
+
+    def pack_rows(self, data: np.ndarray, row_blocks: int) -> list[np.ndarray]:
+        """The planes of some rows' blocks; where four rows are together, of a multiple of four or of the last rows."""
+        planes = [np.ascontiguousarray(plane) for plane in self.pack(data)]
+        if self.together is not None:
+            words = planes[self.together].reshape(-1, row_blocks, 4)
+            filled = np.pad(words, ((0, -len(words) % 4), (0, 0), (0, 0)))
+            planes[self.together] = np.ascontiguousarray(filled.reshape(-1, 4, row_blocks, 4).transpose(0, 2, 1, 3))
+        return planes
 
 
 def _sequential_nibbles(values: np.ndarray) -> np.ndarray:
@@ -90,13 +102,17 @@ def _types() -> dict[str, BlockType]:
         "F16": ((2,), _whole),
         "BF16": ((2,), _whole),
     }
-    return {name: BlockType(name, planes, pack, *block_size(name)) for name, (planes, pack) in forms.items()}
+    together = {"Q4_1": 1, "Q5_1": 2}
+    return {
+        name: BlockType(name, planes, pack, *block_size(name), together.get(name))
+        for name, (planes, pack) in forms.items()
+    }
 
 
 BLOCK_TYPES = _types()
 
 
-def dequantize(data: Blob, kind: str, dims: Dims) -> np.ndarray:
+def dequantize(data: AnyBlob, kind: str, dims: Dims) -> np.ndarray:
     """The float32 weights that blocks stand for."""
     elements, size = block_size(kind)
     rows = np.frombuffer(data.view(), np.uint8).reshape(*dims[:-1], dims[-1] // elements * size)

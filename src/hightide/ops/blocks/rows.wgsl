@@ -19,10 +19,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (number >= params.count) { return; }
     let row = clamp(indices[number], 0, params.all_rows - 1) - params.first;
     if (row < 0 || row >= params.rows) { return; }
-    let at = u32(row) * params.blocks + b;
-    let block = open_block(at);
-    let weights = eight(at, block, j);
-    let scale = select(block.scale.zw, block.scale.xy, vec2<bool>(j < 2u));
-    out[i * 2u] = weights.low * scale.x + scale.y;
-    out[i * 2u + 1u] = weights.high * scale.x + scale.y;
+    let block = open_block(u32(row), b);
+    let scale = scale_at(u32(row), b);
+    let run = select(scale.run.y, scale.run.x, j < 2u);
+    let h = j * 2u;
+    out[i * 2u] = four(block, u32(row), b, h) * quant_unit(h) * run + scale.least;
+    out[i * 2u + 1u] = four(block, u32(row), b, h + 1u) * quant_unit(h + 1u) * run + scale.least;
 }

@@ -48,6 +48,20 @@ fn keep_nan(x: vec4<f32>, otherwise: vec4<f32>) -> vec4<f32> {
     return select(otherwise, x, is_nan(x));
 }
 
+// sin(x + quarters * pi/2). The built-in one may be off by 2^-11 (SwiftShader's is by 2e-4). The angle is reduced by
+// pi/2 in three parts whose products are exact up to 2^16 turns; past them the built-in one does as well.
+fn sine(x: vec4<f32>, quarters: i32) -> vec4<f32> {
+    let turns = round(x * 0.636619772);
+    let r = ((x - turns * 1.5703125) - turns * 4.837512969970703125e-4) - turns * 7.54978995489188e-8;
+    let z = r * r;
+    let odd = r + r * z * (-1.6666654611e-1 + z * (8.3321608736e-3 - z * 1.9515295891e-4));
+    let even = 1.0 - 0.5 * z + z * z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5));
+    let n = vec4<u32>(vec4<i32>(clamp(turns, vec4<f32>(-1e6), vec4<f32>(1e6))) + quarters);
+    let value = select(odd, even, (n & vec4<u32>(1u)) == vec4<u32>(1u));
+    let reduced = select(value, -value, (n & vec4<u32>(2u)) == vec4<u32>(2u));
+    return select(reduced, sin(x + f32(quarters) * 1.5707963268), abs(turns) > vec4<f32>(65536.0));
+}
+
 fn upper(x: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) & vec4<u32>(0xfffff000u));
 }

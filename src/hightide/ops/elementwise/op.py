@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from hightide.ops.contract import add
+from hightide.errors import InputError
+from hightide.graph.values import Dims
+from hightide.ops.contract import Context, Tensor, add
 from hightide.ops.elementwise.template import Elementwise, broadcast
 
 INFINITY = float("inf")
@@ -74,9 +77,9 @@ _FLOAT_UNARY: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
     "sqrt": ("sqrt(a)", np.sqrt),
     "rsqrt": ("inverseSqrt(a)", lambda x: 1 / np.sqrt(x)),
     "reciprocal": ("1.0 / a", lambda x: 1 / x),
-    "sin": ("sin(a)", np.sin),
-    "cos": ("cos(a)", np.cos),
-    "tan": ("tan(a)", np.tan),
+    "sin": ("sine(a, 0)", np.sin),
+    "cos": ("sine(a, 1)", np.cos),
+    "tan": ("sine(a, 0) / sine(a, 1)", np.tan),
     "atan": ("atan(a)", np.arctan),
     "tanh": ("tanh(clamp(a, vec4<f32>(-15.0), vec4<f32>(15.0)))", np.tanh),  # exp overflows beyond
     "sigmoid": ("1.0 / (1.0 + exp(-a))", _sigmoid),
@@ -168,9 +171,19 @@ add(
     "aten._to_copy.default",
     "dim_order_ops._to_dim_order_copy.default",
 )
-# The second tensor, at the dims and in the type of the first.
+
+
+class Copy(Elementwise):
+    """The second tensor, at the dims and in the type of the first."""
+
+    def outputs(self, ctx: Context, x: Tensor, source: Tensor, *_: Any) -> list[Dims]:
+        if broadcast(x.dims, source.dims) != x.dims:
+            raise InputError(f"{list(source.dims)} does not broadcast to {list(x.dims)}")
+        return [x.dims]
+
+
 add(
-    Elementwise("b", lambda x, source, *_: np.broadcast_to(source, x.shape).astype(x.dtype), 2, (None,), compute="out"),
+    Copy("b", lambda x, source, *_: np.broadcast_to(source, x.shape).astype(x.dtype), 2, (None,), compute="out"),
     "aten.copy.default",
 )
 

@@ -68,7 +68,8 @@ class Elementwise(Op):
         )
 
     def reference(self, *args: Any) -> np.ndarray:
-        return self.meaning(*args[: self.operands], *self._scalars(args))
+        operands = [_widened(x, self.compute == "f32") for x in args[: self.operands]]
+        return self.meaning(*operands, *self._scalars(args))
 
     def _scalars(self, args: tuple[Any, ...]) -> list[Scalar]:
         given = args[self.operands :]
@@ -141,6 +142,15 @@ def _load(array: str, at: str, kind: str, flat: bool) -> tuple[str, str]:
     if flat:
         return f"vec4<{kind}>", f"{array}[i]"
     return kind, f"vec4<{kind}>({', '.join(f'{array}[{at}.{c}]' for c in 'xyzw')})"
+
+
+def _widened(x: Any, to_float: bool) -> Any:
+    """An operand that NumPy computes on as the kernels do: not in halves or bytes, whatever it is held in."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "biu":
+        return x
+    if to_float:
+        return x.astype(float)
+    return x.astype(np.int64) if x.dtype.kind != "b" and x.itemsize == 1 else x
 
 
 def _kind(value: Any) -> str:

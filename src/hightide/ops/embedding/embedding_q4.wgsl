@@ -1,4 +1,4 @@
-// out[i] = row indices[i] of a 4-bit table, times the scale of its group.
+// out[i] = row indices[i] of a 4-bit table, less the zero point and times the scale of its group.
 // One thread per output element. Rows are bytes of two nibbles (value - 8); $LOW_FIRST says which is first.
 // Indices given by the caller were checked; others are clamped into the table.
 struct Params { count: u32, width: u32, row_bytes: u32, rows: u32, group: u32, groups_per_row: u32 }
@@ -6,7 +6,8 @@ struct Params { count: u32, width: u32, row_bytes: u32, rows: u32, group: u32, g
 @group(0) @binding(2) var<storage, read> weight: array<u32>;
 @group(0) @binding(3) var<storage, read> scales: array<f32>;
 @group(0) @binding(4) var<storage, read> indices: array<i32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+$ZEROS
+@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -18,6 +19,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let byte = row * params.row_bytes + column / 2u;
     let high = ((column & 1u) == 1u) == $LOW_FIRST;
     let nibble = (weight[byte / 4u] >> (byte % 4u * 8u + select(0u, 4u, high))) & 15u;
-    let scale = scales[row * params.groups_per_row + min(column / params.group, params.groups_per_row - 1u)];
-    out[i] = (f32(nibble) - 8.0) * scale;
+    let at = row * params.groups_per_row + min(column / params.group, params.groups_per_row - 1u);
+    out[i] = (f32(nibble) - 8.0 $LESS_ZERO) * scales[at];
 }

@@ -1,20 +1,13 @@
-// out[m, n] = sum_k x[m, k] * (q[n, k] - 8) * scale[k / group, n] (+ bias[n]), q in 4 bits, low nibble first.
+// out[m, n] = sum_k x[m, k] * (q[n, k] - 8) * scale[k / group, n], and the epilogue; q in 4 bits, low nibble first.
 // One thread per output; any K, group and row length. The route for shapes that q4_tile does not take.
-struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32 }
+struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32, out_width: u32, first: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read> weight: array<u32>;
 @group(0) @binding(4) var<storage, read> scales: array<f32>;
-$BIAS
-@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
+$EPILOGUE
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
-    let i = group_number(group, groups) * 64u + lane;
-    if (i >= params.m * params.n) { return; }
-    let row = i / params.n;
-    let column = i % params.n;
+fn product(row: u32, column: u32) -> f32 {
     var total = 0.0;
     for (var start = 0u; start < params.k; start += params.group) {
         var sum = 0.0;
@@ -25,6 +18,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         total += sum * scales[start / params.group * params.scale_row + column];
     }
-    $ADD_BIAS
-    out[i] = total;
+    return total;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = group_number(group, groups) * 64u + lane;
+    if (i >= params.m * params.out_width) { return; }
+    let row = i / params.out_width;
+    let column = i % params.out_width;
+    var up = 0.0;
+    if (GATED) { up = product(row, params.n / 2u + column); }
+    finish(row, column, product(row, column), up);
 }

@@ -273,7 +273,8 @@ class Pad(Op):
     def reference(self, x: np.ndarray, pads: tuple[int, ...], value: float = 0) -> np.ndarray:
         sizes = _pads(pads, x.ndim)
         kept = tuple(slice(max(-b, 0), d - max(-a, 0)) for (b, a), d in zip(sizes, x.shape, strict=True))
-        return np.pad(x[kept], [(max(b, 0), max(a, 0)) for b, a in sizes], constant_values=value)
+        around = [(max(b, 0), max(a, 0)) for b, a in sizes]
+        return np.pad(x[kept], around, constant_values=value) if sizes else x
 
 
 def _pads(pads: tuple[int, ...], rank: int) -> list[tuple[int, int]]:

@@ -1,5 +1,5 @@
 // out[row] = (x[row] - mean) / sqrt(variance + eps) * weight + bias, with mean and 1 / sqrt(..) kept per row.
-// One workgroup per row. Each lane takes the mean of every 64th element, then the squares of their distances
+// One workgroup per row. Each lane takes the mean of every $LANES-th element, then the squares of their distances
 // from it; lanes' (mean, squares) are then joined by each lane itself: one barrier, and no cancellation.
 // $T is vec4<f32> where rows are multiples of 4; `width` counts elements of $T.
 struct Params {
@@ -13,11 +13,11 @@ $AFFINE
 @group(0) @binding($OUT + 1) var<storage, read_write> means: array<f32>;
 @group(0) @binding($OUT + 2) var<storage, read_write> scales: array<f32>;
 
-const LANES = 64u;
+const LANES = ${LANES}u;
 struct Part { mean: $T, squares: $T }
 var<workgroup> parts: array<Part, LANES>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size($LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let row = group_number(group, groups);

@@ -24,9 +24,17 @@ from hightide.ops.contract import (
     op,
     require_dtype,
 )
+from hightide.ops.norm.add_norm import AddNorm
+from hightide.ops.rows import row_lanes
 
-RMS_NORM = kernel("norm/rms_norm.wgsl", "rms_norm", T="f32", SUM="sum")
-RMS_NORM_VEC4 = kernel("norm/rms_norm.wgsl", "rms_norm_vec4", T="vec4<f32>", SUM="dot(sum, vec4<f32>(1.0))")
+__all__ = ["AddNorm"]  # imported for its registration
+
+
+@cache
+def _rms_norm(vec4: bool, lanes: int) -> Kernel:
+    if vec4:
+        return kernel("norm/rms_norm.wgsl", "rms_norm_vec4", T="vec4<f32>", SUM="dot(sum, vec4<f32>(1.0))", LANES=lanes)
+    return kernel("norm/rms_norm.wgsl", "rms_norm", T="f32", SUM="sum", LANES=lanes)
 
 
 @op("et_vk.rms_norm.default")
@@ -42,9 +50,11 @@ class RmsNorm(Op):
         require_dtype("f32", x, weight, out)
         if not x.numel:
             return
-        route, step = (RMS_NORM_VEC4, 4) if x.width % 4 == 0 else (RMS_NORM, 1)
+        step = 4 if x.width % 4 == 0 else 1
         params = (x.rows, x.width // step, 1.0 / x.width, float(eps))
-        yield Dispatch(route, groups=x.rows, params=params, reads=(x, weight), writes=(out,))
+        yield Dispatch(
+            _rms_norm(step == 4, row_lanes(ctx)), groups=x.rows, params=params, reads=(x, weight), writes=(out,)
+        )
 
     def reference(self, x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
         return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
@@ -63,13 +73,14 @@ def affine(first: int, weight: bool, bias: bool, of: str = "f32") -> dict[str, o
 
 
 @cache
-def moments(vec4: bool, grouped: bool, weight: bool, bias: bool) -> Kernel:
+def moments(vec4: bool, grouped: bool, weight: bool, bias: bool, lanes: int) -> Kernel:
     total = "dot({}, vec4<f32>(1.0))" if vec4 else "{}"
     element = "vec4<f32>" if vec4 else "f32"
     return kernel(
         "norm/moments.wgsl",
         ("group_norm" if grouped else "layer_norm") + ("_vec4" if vec4 else ""),
         T=element,
+        LANES=lanes,
         COMPONENTS="4.0" if vec4 else "1.0",
         SUM_TOTAL=total.format("total"),
         SUM_SQUARES=total.format("squares"),
@@ -127,7 +138,7 @@ class LayerNorm(Op):
         width = math.prod(x.dims[x.rank - len(shape) :])
         vec4 = width % 4 == 0
         yield Dispatch(
-            moments(vec4, False, weight is not None, bias is not None),
+            moments(vec4, False, weight is not None, bias is not None, row_lanes(ctx)),
             groups=out[1].numel,
             params=(out[1].numel, width // 4 if vec4 else width, float(eps), 1, 1, 1),
             reads=(x, *present(weight, bias)),
@@ -188,7 +199,7 @@ class GroupNorm(Op):
         area = math.prod(x.dims[2:])
         per_group = x.dims[1] // groups
         yield Dispatch(
-            moments(False, True, weight is not None, bias is not None),
+            moments(False, True, weight is not None, bias is not None, row_lanes(ctx)),
             groups=out[1].numel,
             params=(out[1].numel, per_group * area, float(eps), groups, per_group, area),
             reads=(x, *present(weight, bias)),

@@ -1,5 +1,5 @@
 // out[row] = x[row] / rms(x[row]) * weight, rms(x) = sqrt(mean(x^2) + eps).
-// One workgroup per row; each lane takes every 64th element, then adds up all lanes' sums itself:
+// One workgroup per row; each lane takes every $LANES-th element, then adds up all lanes' sums itself:
 // one barrier, where a tree would take six.
 // $T is vec4<f32> where the width is a multiple of 4, else f32; `width` counts elements of $T.
 struct Params { rows: u32, width: u32, mean: f32, eps: f32 }   // mean = 1 / elements of a row
@@ -8,10 +8,10 @@ struct Params { rows: u32, width: u32, mean: f32, eps: f32 }   // mean = 1 / ele
 @group(0) @binding(3) var<storage, read> weight: array<$T>;
 @group(0) @binding(4) var<storage, read_write> out: array<$T>;
 
-const LANES = 64u;
+const LANES = ${LANES}u;
 var<workgroup> partial: array<$T, LANES>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size($LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let row = group_number(group, groups);

@@ -10,7 +10,8 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
-from hightide.ops.linear.op import check_bias, q4_dispatch, q4_output, q4_reference
+from hightide.ops.linear.epilogue import Epilogue
+from hightide.ops.linear.q4 import q4_dispatch, q4_product, q4_reference
 
 CHOOSE = kernel("quantize/choose_qparams.wgsl")
 ROUND = kernel("quantize/round_rows.wgsl")
@@ -83,8 +84,7 @@ class LinearDynamicQ8Q4(Op):
     ) -> list[Dims]:
         if x_scale.dims != x.dims[:-1] or x_zero.dims != x.dims[:-1]:
             raise InputError(f"rows of {list(x.dims)} do not match scales of {list(x_scale.dims)}")
-        check_bias(bias, weight.dims[0], padded=True)
-        return q4_output(x, weight, scales, group)
+        return Epilogue(bias).check(q4_product(x, weight, scales, group), padded=True)
 
     def plan(
         self,
@@ -110,7 +110,7 @@ class LinearDynamicQ8Q4(Op):
             reads=(x, x_scale, x_zero),
             writes=(rounded,),
         )
-        yield from q4_dispatch(x, rounded, weight, scales, group, bias, out)
+        yield from q4_dispatch(ctx, x, rounded, weight, scales, group, Epilogue(bias), out)
 
     def reference(
         self,
@@ -125,4 +125,4 @@ class LinearDynamicQ8Q4(Op):
     ) -> np.ndarray:
         scale, zero = x_scale[..., None], x_zero[..., None].astype(x.dtype)
         rounded = (np.clip(np.round(x / scale) + zero, -128, 127) - zero) * scale
-        return q4_reference(rounded, weight, scales, group, bias)
+        return Epilogue().apply(q4_reference(rounded, weight, scales, group), bias, None)

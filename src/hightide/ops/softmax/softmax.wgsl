@@ -1,16 +1,16 @@
 // out = softmax(x) (or its logarithm) along one dim of `size` elements that lie `stride` apart.
 // One workgroup per vector; each lane keeps a running maximum and the sum of exp(x - maximum) over
-// every 64th element, then joins all lanes' pairs itself: one barrier.
+// every $LANES-th element, then joins all lanes' pairs itself: one barrier.
 struct Params { vectors: u32, size: u32, stride: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 
-const LANES = 64u;
+const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
 var<workgroup> lanes: array<vec2<f32>, LANES>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size($LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let vector = group_number(group, groups);

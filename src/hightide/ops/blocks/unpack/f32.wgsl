@@ -1,5 +1,7 @@
 // F32, as it is.
-fn open_block(b: u32) -> Block { var block: Block; block.scale = vec4<f32>(1.0, 0.0, 1.0, 0.0); return block; }
-fn eight(b: u32, block: Block, j: u32) -> Eight {
-    return Eight(bitcast<vec4<f32>>(weight4[b * 8u + j * 2u]), bitcast<vec4<f32>>(weight4[b * 8u + j * 2u + 1u]));
+fn open_block(row: u32, b: u32) -> Block { return Block(vec4<u32>(), vec4<u32>()); }
+fn scale_at(row: u32, b: u32) -> Scale { return Scale(vec2<f32>(1.0), 0.0); }
+fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(weight4[(row * params.blocks + b) * 8u + h]);
 }
+fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }

@@ -1,8 +1,5 @@
-// Q4_1: 32 quants of 4 bits, a scale and a minimum (f16). Planes: nibbles, (scale, minimum).
-fn open_block(b: u32) -> Block {
-    var block: Block;
-    block.q = weight4[b];
-    block.scale = unpack2x16float(weight[params.plane1 + b]).xyxy;
-    return block;
-}
-fn eight(b: u32, block: Block, j: u32) -> Eight { return nibbles(block.q[j], 0.0); }
+// Q4_1: 32 quants of 4 bits, a scale and a minimum (f16). Planes: nibbles, (scale, minimum) of four rows together.
+fn open_block(row: u32, b: u32) -> Block { return Block(weight4[row * params.blocks + b], vec4<u32>()); }
+fn scale_at(row: u32, b: u32) -> Scale { return pair_at(params.plane1, row, b); }
+fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> { return nibbles(block.q, h); }
+fn quant_unit(h: u32) -> vec4<f32> { return nibble_unit(h); }

@@ -1,12 +1,13 @@
-// Q5_0: 32 quants of 4 + 1 bits, a scale (f16). Planes: nibbles, fifth bits, scales.
-fn open_block(b: u32) -> Block {
-    var block: Block;
-    block.q = weight4[b];
-    block.extra.x = weight[params.plane1 + b];
-    let d = half_at(params.plane2, b);
-    block.scale = vec4<f32>(d, 0.0, d, 0.0);
-    return block;
+// Q5_0: 32 quants of 4 + 1 bits, less 16, and a scale (f16). Planes: nibbles, fifth bits, scales.
+fn open_block(row: u32, b: u32) -> Block {
+    let at = row * params.blocks + b;
+    return Block(weight4[at], vec4<u32>(weight[params.plane1 + at]));
 }
-fn eight(b: u32, block: Block, j: u32) -> Eight {
-    return plus_bits(nibbles(block.q[j], 16.0), block.extra.x >> (j * 8u));
+fn scale_at(row: u32, b: u32) -> Scale {
+    let d = half_at(params.plane2, row * params.blocks + b);
+    return Scale(vec2<f32>(d), -16.0 * d);
 }
+fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
+    return vec4<f32>(bitcast<vec4<i32>>(plain_nibbles(block.q, h) | fifth_bits(block.extra.x, h)));
+}
+fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }

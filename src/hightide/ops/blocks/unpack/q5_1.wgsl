@@ -1,11 +1,11 @@
-// Q5_1: 32 quants of 4 + 1 bits, a scale and a minimum (f16). Planes: nibbles, fifth bits, (scale, minimum).
-fn open_block(b: u32) -> Block {
-    var block: Block;
-    block.q = weight4[b];
-    block.extra.x = weight[params.plane1 + b];
-    block.scale = unpack2x16float(weight[params.plane2 + b]).xyxy;
-    return block;
+// Q5_1: 32 quants of 4 + 1 bits, a scale and a minimum (f16).
+// Planes: nibbles, fifth bits, (scale, minimum) of four rows together.
+fn open_block(row: u32, b: u32) -> Block {
+    let at = row * params.blocks + b;
+    return Block(weight4[at], vec4<u32>(weight[params.plane1 + at]));
 }
-fn eight(b: u32, block: Block, j: u32) -> Eight {
-    return plus_bits(nibbles(block.q[j], 0.0), block.extra.x >> (j * 8u));
+fn scale_at(row: u32, b: u32) -> Scale { return pair_at(params.plane2, row, b); }
+fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
+    return vec4<f32>(bitcast<vec4<i32>>(plain_nibbles(block.q, h) | fifth_bits(block.extra.x, h)));
 }
+fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }

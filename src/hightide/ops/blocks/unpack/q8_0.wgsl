@@ -1,14 +1,15 @@
 // Q8_0: 32 quants of 8 bits, a scale (f16). Planes: bytes, scales.
-fn open_block(b: u32) -> Block {
-    var block: Block;
-    block.q = weight4[b * 2u];
-    block.extra = weight4[b * 2u + 1u];
-    let d = half_at(params.plane1, b);
-    block.scale = vec4<f32>(d, 0.0, d, 0.0);
-    return block;
+fn open_block(row: u32, b: u32) -> Block {
+    let at = (row * params.blocks + b) * 2u;
+    return Block(weight4[at], weight4[at + 1u]);
 }
-fn eight(b: u32, block: Block, j: u32) -> Eight {
-    let words = select(block.extra, block.q, vec4<bool>(j < 2u));
-    if ((j & 1u) == 0u) { return Eight(signed_bytes(words.x), signed_bytes(words.y)); }
-    return Eight(signed_bytes(words.z), signed_bytes(words.w));
+fn scale_at(row: u32, b: u32) -> Scale {
+    return Scale(vec2<f32>(half_at(params.plane1, row * params.blocks + b)), 0.0);
 }
+// A signed byte on top of a word is converted there: too large by 2^24.
+fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
+    let word = select(block.extra[h % 4u], block.q[h % 4u], h < 4u);
+    let top = 0xff000000u;
+    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word << 24u, (word << 16u) & top, (word << 8u) & top, word & top)));
+}
+fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(0x1p-24); }

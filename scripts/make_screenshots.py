@@ -1,0 +1,57 @@
+"""Pictures of the HTML pages for docs/: `python scripts/make_screenshots.py`, with a Chromium and the dev extra."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZE = {"width": 1200, "height": 720}
+
+
+def open_layer(page: Page) -> None:
+    """One layer of the model, one op of it, its kernel's source."""
+    page.click(".node[data-node=g0]")
+    page.keyboard.press("/")
+    page.keyboard.type("attend")
+    page.keyboard.press("Enter")
+    page.click("#panel details summary")
+
+
+def show_costs(page: Page) -> None:
+    """The whole model, bars as long as the bytes that an op moves."""
+    page.select_option("#colour", "bytes")
+    page.click("#layers")
+
+
+def main() -> int:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        print("no Chromium: scripts/ensure-chromium.sh installs one", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as running:
+        html = Path(folder) / "model.html"
+        subprocess.run([sys.executable, "-m", "hightide", "inspect", "default", "--html", html], check=True, cwd=ROOT)
+        browser = running.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        for scheme, act in (("light", open_layer), ("dark", show_costs)):
+            page = browser.new_page(viewport=SIZE, color_scheme=scheme)
+            page.goto(html.as_uri())
+            act(page)
+            page.screenshot(path=ROOT / "docs" / f"inspect-{scheme}.png")
+        command = [sys.executable, "-m", "hightide", "profile", "default", "--html", html]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        page = browser.new_page(viewport={**SIZE, "height": 1000}, color_scheme="light")
+        page.goto(html.as_uri())
+        page.click("#levels button:nth-child(2)")
+        page.screenshot(path=ROOT / "docs" / "profile.png")
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

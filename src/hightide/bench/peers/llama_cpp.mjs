@@ -1,0 +1,97 @@
+// llama.cpp through node-llama-cpp, on Vulkan or on the CPU. Usage: node llama_cpp.mjs MODEL vulkan|cpu
+// Run in the folder whose node_modules has the package. Commands and answers are JSON lines; see wire.py.
+import {createRequire} from "node:module";
+import {createInterface} from "node:readline";
+import {pathToFileURL} from "node:url";
+import path from "node:path";
+
+const [modelPath, backend] = process.argv.slice(2);
+const say = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
+const {log, warn, info} = {log: console.error, warn: console.error, info: console.error};
+Object.assign(console, {log, warn, info}); // stdout belongs to the answers
+
+function clock() {
+    const {user, system} = process.cpuUsage(); // of all threads, so of a software adapter's too
+    return [(user + system) / 1e3, performance.now()];
+}
+
+async function timed(work) {
+    const [cpu, wall] = clock();
+    const value = await work();
+    const [cpuAfter, wallAfter] = clock();
+    return [{cpu_ms: cpuAfter - cpu, wall_ms: wallAfter - wall}, value];
+}
+
+async function open() {
+    const here = path.join(process.cwd(), "node_modules", "node-llama-cpp");
+    const {getLlama, LlamaLogLevel} = await import(pathToFileURL(path.join(here, "dist", "index.js")));
+    const llama = await getLlama({
+        gpu: backend === "vulkan" ? "vulkan" : false,
+        build: "never",
+        logLevel: LlamaLogLevel.error,
+        progressLogs: "stderr",
+        maxThreads: backend === "vulkan" ? undefined : 1,
+        vramPadding: 0,
+    });
+    const devices = backend === "vulkan" ? await llama.getGpuDeviceNames() : [];
+    const model = await llama.loadModel({
+        modelPath,
+        gpuLayers: backend === "vulkan" ? "max" : 0,
+        ignoreMemorySafetyChecks: true,
+        useMmap: true,
+    });
+    if (backend === "vulkan" && (llama.gpu !== "vulkan" || devices.length === 0 || model.gpuLayers === 0))
+        throw new Error(`it would run on the CPU (backend ${llama.gpu}, devices ${JSON.stringify(devices)})`);
+    const context = await model.createContext({
+        contextSize: 1280,
+        batchSize: 1024,
+        threads: backend === "vulkan" ? undefined : 1,
+        ignoreMemorySafetyChecks: true,
+    });
+    const {version} = createRequire(import.meta.url)(path.join(here, "package.json"));
+    return {
+        sequence: context.getSequence(),
+        about: {
+            device: devices.join(", ") || "CPU, 1 thread",
+            version: `node-llama-cpp ${version}, llama.cpp ${llama.llamaCppRelease.release}`,
+            layers_on_device: model.gpuLayers,
+        },
+    };
+}
+
+async function main() {
+    const [load, {sequence, about}] = await timed(open);
+    say({ready: about, load});
+    let stream = null; // goes on from the last prefill
+    const prefill = async (tokens) => {
+        if (stream) await stream.return();
+        await sequence.clearHistory();
+        stream = sequence.evaluate(tokens, {temperature: 0, yieldEogToken: true});
+        const [sample, {value}] = await timed(() => stream.next());
+        return {samples: [sample], ids: [value]};
+    };
+    const decode = async (count) => {
+        const samples = [], ids = [];
+        for (let n = 0; n < count; n++) {
+            const [sample, {value}] = await timed(() => stream.next());
+            samples.push(sample);
+            ids.push(value);
+        }
+        return {samples, ids};
+    };
+    for await (const line of createInterface({input: process.stdin})) {
+        const order = JSON.parse(line);
+        if (order.do === "prefill") say(await prefill(order.tokens));
+        else if (order.do === "decode") {
+            if (order.tokens) await prefill(order.tokens);
+            say(await decode(order.count));
+        } else if (order.do === "quit") break;
+        else say({error: `llama_cpp does not do ${order.do}`});
+    }
+    process.exit(0);
+}
+
+main().catch((error) => {
+    say({error: String(error.message ?? error).split("\n")[0]});
+    process.exit(1);
+});

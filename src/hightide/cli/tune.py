@@ -1,0 +1,71 @@
+"""`hightide tune`: measure which routes are fastest on an adapter, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hightide.cli.options import Device, Json, note
+from hightide.cli.progress import bar
+from hightide.errors import DeviceError
+
+if TYPE_CHECKING:
+    from hightide.tune import Verdict
+
+
+def tune(
+    device: Device = None,
+    show: Annotated[bool, typer.Option("--show", help="Print what was measured before; measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget it: back to the defaults.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the kernel routes on an adapter and keep the fastest, for this driver and version of hightide."""
+    from hightide.gpu.device import find_adapter, open_device
+    from hightide.program import named_device
+    from hightide.tune import forget, keep, known
+    from hightide.tune import tune as measure
+
+    selector = named_device(device)
+    if selector == "cpu":
+        raise DeviceError("the NumPy references have no routes to choose from: tune an adapter")
+    adapter = find_adapter(selector)
+    if reset:
+        there = forget(adapter)
+        note(f"{adapter.name}: {'back to the defaults' if there else 'there was nothing to forget'}")
+        return
+    if show:
+        verdicts = known(adapter)
+        if not verdicts:
+            raise DeviceError(f"nothing was measured on {adapter.name} with this driver: run `hightide tune`")
+    else:
+        opened = open_device(adapter)
+        with bar(f"measuring on {adapter.name}", "runs") as tell:
+            verdicts = measure(opened, progress=tell)
+        keep(opened, verdicts)
+    if as_json:
+        found = [dataclasses.asdict(verdict) for verdict in verdicts]
+        print(json.dumps({"adapter": adapter.name, "driver": adapter.driver, "choices": found}, indent=2))
+    else:
+        _show(adapter.name, verdicts)
+
+
+def _show(name: str, verdicts: list[Verdict]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(name)}[/]")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("choice", "route", "", "time of each, as a share of the default's"):
+        table.add_column(column)
+    for verdict in verdicts:
+        others = ", ".join(
+            f"{option} {ratio:.2f}" for option, ratio in sorted(verdict.ratios.items(), key=lambda r: r[1])
+        )
+        gain = f"[green]{verdict.gain:.2f} × faster[/]" if verdict.chosen != verdict.default else "the default"
+        table.add_row(verdict.choice, verdict.chosen, gain, others or "the same dispatches on this adapter")
+    console.print(table)

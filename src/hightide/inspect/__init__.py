@@ -1,0 +1,1 @@
+"""Looking inside a program: what varies in it, its live dims as formulas, its memory, its plan, its picture."""

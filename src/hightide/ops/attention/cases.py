@@ -1,0 +1,107 @@
+"""The cases of the attention ops; see `hightide.ops.case`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hightide.ops.case import CONTEXT, Case, Const, In, Pos, floats
+
+
+def attention(
+    heads: int, kv_heads: int, depth: int, scale: float | None = None, causal: bool = True
+) -> tuple[Any, ...]:
+    """The arguments of sdpa_with_kv_cache at a live position."""
+    cache = Const(lambda rng: np.zeros((1, CONTEXT, kv_heads, depth), np.float32))
+    kv = In((1, "S", kv_heads, depth))
+    return (In((1, "S", heads, depth)), kv, kv, cache, cache, Pos(), 1, None, 0.0, causal, scale)
+
+
+def rope_cache(heads: int, kv_heads: int, depth: int, rotary: int, style: str, norm: bool = False) -> tuple[Any, ...]:
+    """The arguments of rope_cache at a live position."""
+    cache = Const(lambda rng: np.zeros((1, CONTEXT, kv_heads, depth), np.float32))
+    table = floats(CONTEXT, rotary if style == "halves" else rotary // 2)
+    norms = (floats(depth), floats(depth), 1e-5) if norm else (None, None, 0.0)
+    joined = In((1, "S", (heads + 2 * kv_heads) * depth))
+    return (joined, table, table, cache, cache, Pos(), heads, kv_heads, depth, style, *norms)
+
+
+def filled(kv_heads: int, depth: int) -> Const:
+    """A cache that earlier calls have written to."""
+    return Const(lambda rng: rng.uniform(-2, 2, (1, CONTEXT, kv_heads, depth)).astype(np.float32))
+
+
+CASES = [
+    Case("sdpa_cache_gqa", "sdpa_with_kv_cache.default", attention(6, 2, 16), empty=False),
+    Case("sdpa_cache_mqa", "sdpa_with_kv_cache.default", attention(5, 1, 8, scale=0.3), empty=False),
+    Case("sdpa_cache_mha_odd", "sdpa_with_kv_cache.default", attention(3, 3, 7), empty=False),
+    Case("sdpa_cache_full", "sdpa_with_kv_cache.default", attention(4, 2, 8, causal=False), empty=False),
+    Case(
+        "attention_window",
+        "hightide.attention.default",
+        (*attention(6, 2, 16)[:6], 0.25, 5, 0.0),
+        empty=False,
+    ),
+    Case("attention_softcap", "hightide.attention.default", (*attention(4, 4, 12)[:6], 0.3, 0, 2.0), empty=False),
+    Case(
+        "attend",
+        "hightide.attend.default",
+        (In((1, "S", 6, 8)), filled(2, 8), filled(2, 12), Pos(), True, None, 0, 0.0),
+    ),
+    Case(
+        "attend_many_heads",
+        "hightide.attend.default",
+        (In((1, "S", 20, 20)), filled(2, 20), filled(2, 20), Pos(), True, 0.1, 9, 5.0),
+    ),
+    Case(
+        "attend_deep",
+        "hightide.attend.default",
+        (In((1, "S", 1, 258)), filled(1, 258), filled(1, 66), Pos(), False, 0.02, 0, 0.0),
+    ),
+    Case("rope_cache_halves", "hightide.rope_cache.default", rope_cache(4, 2, 16, 16, "halves")),
+    Case(
+        "rope_cache_halves_keys",
+        "hightide.rope_cache.default",
+        rope_cache(4, 2, 16, 16, "halves"),
+        extra={"output": 3},
+    ),
+    Case("rope_cache_part", "hightide.rope_cache.default", rope_cache(3, 3, 14, 6, "halves")),
+    Case("rope_cache_neighbours", "hightide.rope_cache.default", rope_cache(6, 1, 24, 24, "interleaved")),
+    Case(
+        "rope_cache_neighbours_values",
+        "hightide.rope_cache.default",
+        rope_cache(6, 1, 24, 16, "interleaved"),
+        extra={"output": 4},
+    ),
+    Case("rope_cache_neighbours_part", "hightide.rope_cache.default", rope_cache(2, 1, 10, 6, "interleaved")),
+    Case("rope_cache_norm", "hightide.rope_cache.default", rope_cache(4, 2, 16, 8, "halves", norm=True)),
+    Case(
+        "rope_cache_norm_keys",
+        "hightide.rope_cache.default",
+        rope_cache(4, 2, 6, 6, "interleaved", norm=True),
+        extra={"output": 3},
+    ),
+    Case(
+        "update_cache",
+        "update_cache.default",
+        (In((2, "S", 3, 5)), Const(lambda rng: np.zeros((2, CONTEXT, 3, 5), np.float32)), Pos()),
+        empty=False,
+        extra={"output": 1},
+    ),
+    Case(
+        "custom_sdpa",
+        "custom_sdpa.default",
+        (In((1, "S", 6, 16)), filled(2, 16), filled(2, 16), Pos(), None, 0.0, True),
+        empty=False,
+    ),
+    Case(
+        "sdpa", "et_vk.sdpa.default", (In(("B", 2, "S", 8)), In(("B", 2, "T", 8)), In(("B", 2, "T", 12))), empty=False
+    ),
+    Case(
+        "sdpa_mask",
+        "et_vk.sdpa.default",
+        (In(("B", 2, "S", 6)), In(("B", 2, "T", 6)), In(("B", 2, "T", 6)), In(("B", 1, "S", "T")), 0.4),
+        empty=False,
+    ),
+]

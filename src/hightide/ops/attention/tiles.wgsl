@@ -1,0 +1,161 @@
+// out[row] = softmax(scale * q[row] . k[t] (+ mask)) @ v over the keys t that the row sees, in one pass over tiles
+// of 64 keys; for adapters with fast workgroup memory, and for heads of any depth.
+// One workgroup per kv head, $ROWS query rows (in the order that stream.wgsl has) and `block` keys. For the scores
+// a lane has a key; for their exponentials, an eighth of a row; for the sums, an element ($T) and some of the keys.
+// $SPLIT: a workgroup's keys are a part of the context; what it writes is joined by join.wgsl.
+// $T is vec4<f32> where both depths are multiples of 4, else f32; strides and depths count $T.
+$PARAMS
+@group(0) @binding(2) var<storage, read> q: array<$T>;
+@group(0) @binding(3) var<storage, read> k: array<$T>;
+@group(0) @binding(4) var<storage, read> v: array<$T>;
+$MASK
+@group(0) @binding($OUT) var<storage, read_write> out: array<$T>;
+$STATS
+
+const LANES = 64u;
+const LOWEST = -3.4028234e38;
+$VISIBLE
+var<workgroup> weights: array<f32, $ROWS * LANES>;
+var<workgroup> shared_by_lane: array<f32, LANES>;
+var<workgroup> fades: array<f32, $ROWS>;
+var<workgroup> mosts: array<f32, $ROWS>;
+var<workgroup> totals: array<f32, $ROWS>;
+var<workgroup> lane_sums: array<$T, LANES>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    if (params.kv_heads == 0u) { return; }
+    let number = group_number(group, groups);
+    let row = number % params.row_tiles * $ROWS;
+    let kv_head = number / params.row_tiles % params.kv_heads;
+    let part = number / params.row_tiles / params.kv_heads;
+    let position = live_int(params.position, params.position_slot);
+    let keys = u32(position + params.added);
+    let rows = params.tokens * params.group;
+    if (part * params.block >= keys) { return; }
+
+    var first_of_keys = keys;
+    var end_of_keys = 0u;
+    #for r in $ROWS
+    let n_#r = min(row + #ru, rows - 1u);
+    let head_#r = kv_head * params.group + n_#r % params.group;
+    let s_#r = n_#r / params.group;
+    let q_at_#r = head_#r * params.q_head + s_#r * params.q_row;
+    let begin_#r = first_key(u32(position) + s_#r);
+    let end_#r = end_key(u32(position) + s_#r, keys);
+    first_of_keys = min(first_of_keys, begin_#r);
+    end_of_keys = max(end_of_keys, end_#r);
+    $MASK_AT
+    #for c in $CHUNKS
+    var sum_#r_#c = $T();
+    #end
+    #end
+    first_of_keys = max(first_of_keys, part * params.block);
+    end_of_keys = min(end_of_keys, (part + 1u) * params.block);
+
+    let stat_row = lane / 8u;
+    let stat_at = min(stat_row, $ROWS - 1u) * LANES + lane % 8u * 8u;
+    var most = LOWEST;
+    var total = 0.0;
+    let depth = min(params.value_depth, LANES);     // lanes that a row of v takes
+    let slices = LANES / depth;
+    let slice = lane / depth;
+    let d = lane % depth;
+    for (var start = first_of_keys; start < end_of_keys; start += LANES) {
+        let t = start + lane;
+        if (t < end_of_keys) {
+            #for r in $ROWS
+            var score_#r = 0.0;
+            #end
+            for (var i = 0u; i < params.depth; i++) {
+                let key = k[kv_head * params.k_head + t * params.k_row + i];
+                #for r in $ROWS
+                score_#r += $DOT(q[q_at_#r + i], key);
+                #end
+            }
+            #for r in $ROWS
+            score_#r *= params.scale;
+            $SOFTCAP
+            $ADD_MASK
+            weights[#r * LANES + lane] = select(LOWEST, score_#r, t >= begin_#r && t < end_#r);
+            #end
+        } else {
+            #for r in $ROWS
+            weights[#r * LANES + lane] = LOWEST;
+            #end
+        }
+        workgroupBarrier();
+        var higher = most;
+        for (var i = 0u; i < 8u; i++) { higher = max(higher, weights[stat_at + i]); }
+        shared_by_lane[lane] = higher;
+        workgroupBarrier();
+        for (var i = 0u; i < 8u; i++) { higher = max(higher, shared_by_lane[stat_row * 8u + i]); }
+        let fade = exp(most - higher);
+        most = higher;
+        total *= fade;
+        if (stat_row < $ROWS) {
+            for (var i = 0u; i < 8u; i++) {
+                let score = weights[stat_at + i];
+                let weight = select(exp(score - higher), 0.0, score == LOWEST);
+                weights[stat_at + i] = weight;
+                total += weight;
+            }
+            fades[stat_row] = fade;
+        }
+        workgroupBarrier();
+        #for r in $ROWS
+        let fade_#r = fades[#r];
+        #for c in $CHUNKS
+        sum_#r_#c *= fade_#r;
+        #end
+        #end
+        if (slice < slices) {
+            for (var i = slice; i < min(LANES, end_of_keys - start); i += slices) {
+                let at = kv_head * params.v_head + (start + i) * params.v_row + d;
+                #for r in $ROWS
+                let weight_#r = weights[#r * LANES + i];
+                #end
+                #for c in $CHUNKS
+                let value_#c = v[at + #c * LANES];
+                #for r in $ROWS
+                sum_#r_#c += weight_#r * value_#c;
+                #end
+                #end
+            }
+        }
+        workgroupBarrier();
+    }
+
+    shared_by_lane[lane] = total;
+    workgroupBarrier();
+    if (stat_row < $ROWS && lane % 8u == 0u) {
+        var whole = 0.0;
+        for (var i = 0u; i < 8u; i++) { whole += shared_by_lane[lane + i]; }
+        mosts[stat_row] = most;
+        totals[stat_row] = whole;
+    }
+    for (var i = 0u; i < $ROWS; i++) {
+        for (var c = 0u; c < $CHUNKS; c++) {
+            var own = $T();
+            #for r in $ROWS
+            #for c in $CHUNKS
+            own = select(own, sum_#r_#c, i == #ru && c == #cu);
+            #end
+            #end
+            lane_sums[lane] = own;
+            workgroupBarrier();
+            let n = row + i;
+            let head = kv_head * params.group + n % params.group;
+            let s = n / params.group;
+            if (n < rows && lane < depth && lane + c * LANES < params.value_depth) {
+                var result = $T();
+                for (var p = 0u; p < slices; p++) { result += lane_sums[p * depth + lane]; }
+                $WRITE
+            }
+            workgroupBarrier();
+        }
+    }
+}
+
+fn times(a: f32, b: f32) -> f32 { return a * b; }

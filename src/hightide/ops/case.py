@@ -1,0 +1,121 @@
+"""Op cases: what each op is checked with, on every adapter, by the tests and by `hightide doctor`.
+
+A family's cases are in its folder: `ops/<family>/cases.py` has a list `CASES`; adding an op adds rows. A dim given
+as a letter is live: it runs at its max, at 1 and at odd sizes, from one built session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from gguf import GGMLQuantizationType, quants
+
+from hightide.formats.gguf import block_size
+
+MAX = {"S": 21, "T": 9, "B": 3, "P": 40}  # the max of each live dim; P is a position in a context of 64
+CONTEXT = 64
+
+
+@dataclass(frozen=True)
+class In:
+    """An input tensor; `low`..`high` bound its values (integers: inclusive)."""
+
+    dims: tuple[int | str, ...]
+    dtype: str = "float32"
+    low: float = -3
+    high: float = 3
+
+
+@dataclass(frozen=True)
+class Const:
+    make: Callable[[np.random.Generator], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A weight in GGUF's blocks of a kind: random quants, sane scales."""
+
+    kind: str
+    dims: tuple[int, int]
+
+    def make(self, rng: np.random.Generator) -> bytes:
+        elements, size = block_size(self.kind)
+        count = self.dims[0] * self.dims[1] // elements
+        if elements == 1:
+            plain = rng.normal(size=self.dims).astype(np.float32)
+            return bytes(quants.quantize(plain, GGMLQuantizationType[self.kind]).tobytes())
+        data = rng.integers(0, 256, (count, size), dtype=np.uint8)
+        for at in {"Q6_K": [208], "Q8_0": [0], "Q4_0": [0], "Q5_0": [0]}.get(self.kind, [0, 2]):
+            data[:, at : at + 2] = rng.uniform(0.001, 0.01, (count, 1)).astype(np.float16).view(np.uint8)
+        return data.tobytes()
+
+
+@dataclass(frozen=True)
+class Size:
+    """A SymInt: the live dim `dim` of argument number `arg`, plus `plus`."""
+
+    arg: int
+    dim: int
+    plus: int = 0
+
+
+@dataclass(frozen=True)
+class Pos:
+    """A SymInt read from an input: the position P, plus the live dim `plus`, if any."""
+
+    plus: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    op: str
+    args: tuple[Any, ...]
+    out: str | tuple[str, ...] = "float32"  # the type of the output, or of each
+    dims: list[tuple[int, ...]] | None = None  # max dims of the outputs, where the args do not give them
+    tolerance: float = 2e-6  # of the range of the expected values
+    empty: bool = True  # also runs with the first live dim at 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def all_cases() -> list[Case]:
+    """The cases of every family."""
+    from hightide.ops import FAMILIES
+
+    return [case for family in FAMILIES for case in cases_of(family)]
+
+
+def cases_of(folder: str) -> list[Case]:
+    name = f"hightide.ops.{folder}.cases"
+    cases: list[Case] = import_module(name).CASES if find_spec(name) else []
+    return cases
+
+
+# ---- what several families make their cases of
+
+x2, x3 = In(("S", 12)), In(("B", "S", 10))
+positive = In(("S", 7), low=0.1, high=4)
+image = In(("B", 4, "S", "T"))
+
+
+def floats(*dims: int, low: float = -2, high: float = 2) -> Const:
+    return Const(lambda rng: rng.uniform(low, high, dims).astype(np.float32))
+
+
+def fixed(array: np.ndarray) -> Const:
+    return Const(lambda rng: array)
+
+
+def q4_weight(n: int, k: int, group: int, bias: bool = False, padded: int = 0) -> tuple[Any, ...]:
+    """(weight, scales, group, bias) of a 4-bit linear."""
+    return (
+        Const(lambda rng: rng.integers(0, 256, (n, (k + padded) // 2), dtype=np.uint8)),
+        floats(-(-k // group), n, low=0.01, high=0.1),
+        group,
+        floats(n) if bias else None,
+    )

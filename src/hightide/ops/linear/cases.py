@@ -1,0 +1,59 @@
+"""The cases of the linear ops; see `hightide.ops.case`."""
+
+from __future__ import annotations
+
+from hightide.ops.case import Case, In, floats, q4_weight
+
+CASES = [
+    Case("q4", "et_vk.linear_q4gsw.default", (In((1, "S", 64)), *q4_weight(24, 64, 32))),
+    Case("q4_bias", "et_vk.linear_q4gsw.default", (In(("S", 128)), *q4_weight(33, 128, 64, bias=True))),
+    Case("q4_one_group", "et_vk.linear_q4gsw.default", (In(("S", 96)), *q4_weight(7, 96, 96))),
+    Case("q4_small_group", "et_vk.linear_q4gsw.default", (In(("S", 48)), *q4_weight(10, 48, 8, bias=True))),
+    Case("q4_odd_row", "et_vk.linear_q4gsw.default", (In(("B", "S", 20)), *q4_weight(5, 20, 4))),
+    Case("q4_padded_row", "et_vk.linear_q4gsw.default", (In(("S", 40)), *q4_weight(6, 40, 20, padded=24))),
+    Case("q4_aligned", "et_vk.linear_q4gsw.default", (In(("S", 128)), *q4_weight(40, 128, 64))),
+    Case("q4_three_groups", "et_vk.linear_q4gsw.default", (In(("S", 192)), *q4_weight(8, 192, 96))),
+    Case(
+        "q4_residual",
+        "hightide.linear_q4.default",
+        (In((1, "S", 64)), *q4_weight(9, 64, 32, bias=True), In((1, "S", 9)), ""),
+    ),
+    Case("q4_silu", "hightide.linear_q4.default", (In((1, "S", 64)), *q4_weight(22, 64, 32), None, "silu")),
+    Case("q4_silu_aligned", "hightide.linear_q4.default", (In((1, "S", 64)), *q4_weight(72, 64, 32), None, "silu")),
+    Case(
+        "q4_gelu",
+        "hightide.linear_q4.default",
+        (In(("S", 96)), *q4_weight(14, 96, 32, bias=True), In(("S", 7)), "gelu_tanh"),
+    ),
+    Case(
+        "q4_odd_gelu",
+        "hightide.linear_q4.default",
+        (In(("S", 20)), *q4_weight(10, 20, 4, bias=True), In(("S", 5)), "gelu"),
+    ),
+    Case("linear_residual", "hightide.linear.default", (In(("S", 12)), floats(11, 12), floats(11), In(("S", 11)), "")),
+    Case("linear_silu", "hightide.linear.default", (In((1, "S", 32)), floats(18, 32), None, None, "silu")),
+    Case(
+        "linear_gelu",
+        "hightide.linear.default",
+        (In((1, "S", 32)), floats(10, 32), floats(10), In((1, "S", 5)), "gelu"),
+    ),
+    Case("linear_odd_silu", "hightide.linear.default", (In(("S", 9)), floats(6, 9), floats(6), In(("S", 3)), "silu")),
+    Case(
+        "linear_parts",
+        "hightide.linear.default",
+        (In(("S", 16)), [floats(6, 16), floats(5, 16)], floats(11), None, ""),
+    ),
+    Case(
+        "linear_parts_gate",
+        "hightide.linear.default",
+        (In(("S", 16)), [floats(6, 16), floats(6, 16)], None, None, "silu"),
+    ),
+    Case("linear", "aten.linear.default", (In((1, "S", 32)), floats(19, 32), floats(19))),
+    Case("linear_odd", "aten.linear.default", (In(("B", "S", 31)), floats(6, 31), None)),
+    Case("linear_odd_bias", "aten.linear.default", (In(("S", 9)), floats(6, 9), floats(6))),
+    Case("mm", "aten.mm.default", (In(("S", 13)), floats(13, 18))),
+    Case("mm_live_inner", "aten.mm.default", (In((5, "S")), In(("S", 6)))),
+    Case("bmm", "aten.bmm.default", (In(("B", "S", 6)), In(("B", 6, "T")))),
+    Case("addmm", "aten.addmm.default", (floats(9), In(("S", 13)), floats(13, 9), 0.5, 2.0)),
+    Case("addmm_column", "aten.addmm.default", (In(("S", 1)), In(("S", 13)), floats(13, 9), 1, 1)),
+]

@@ -1,0 +1,73 @@
+"""How much an op's own error may be, of the largest value in its row: see the table in `docs/verify.md`.
+
+Where a result is beyond its tolerance, the op's reference is run once more in float32: an op whose exact
+result cannot be had in that precision (a difference of nearly equal numbers, a value halfway between two
+codes) is allowed a few times what float32 itself is off by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from hightide.gpu.pipelines import shader_source
+from hightide.graph.graph import Graph
+from hightide.graph.values import TensorValue
+from hightide.ops import REGISTRY
+from hightide.ops.contract import Dispatch, Kernel, Tensor
+
+MOVED = 0.0  # the same bits
+ROUNDED = 2e-6  # a few roundings
+FUNCTION = 1e-5  # exp, tanh, sin …: WGSL allows adapters some freedom
+SUMMED = 2e-5  # sums of many products, in any order
+HALF = 2e-3  # anything that is held or computed in halves
+
+# By the folder of the op.
+FAMILY = {
+    "views": MOVED,
+    "movement": MOVED,
+    "gather": MOVED,
+    "symints": MOVED,
+    "fill": ROUNDED,
+    "embedding": ROUNDED,
+    "pool": ROUNDED,
+    "elementwise": FUNCTION,
+    "softmax": FUNCTION,
+    "norm": FUNCTION,
+    "reduce": FUNCTION,
+    "resample": FUNCTION,
+    "rotary": FUNCTION,
+    "sampling": MOVED,
+}
+FEW_TIMES = 8  # what float32 is off by that is allowed where an op is ill-conditioned
+CHAINED = 1e-3  # of the outputs of a whole run, against the references
+CHAINED_HALVES = 2e-2  # the same where some tensors are held as halves
+CHAINED_CODES = 5e-2  # the same where the graph rounds activations to codes: one that falls the other way moves a row
+CODES = ("quantize", "q8ta", "q8csw", "dq8ca", "8da")  # what the names of such ops contain
+
+
+def family(name: str) -> str:
+    """The folder of `hightide.ops` that an op is in."""
+    parts = type(REGISTRY[name]).__module__.split(".")
+    return parts[2] if parts[:2] == ["hightide", "ops"] else ""
+
+
+def tolerance_of(name: str, dispatches: Iterable[Dispatch]) -> float:
+    """Of the op's own error, with the routes that these dispatches take."""
+    dispatches = list(dispatches)
+    written = (b for d in dispatches for b in d.writes if isinstance(b, Tensor))
+    halves = any(b.dtype == "float16" for b in written) or any(_computes_in_halves(d.kernel) for d in dispatches)
+    usual = FAMILY.get(family(name), SUMMED)
+    return max(usual, HALF) if halves else usual
+
+
+@cache
+def _computes_in_halves(kernel: Kernel) -> bool:
+    return "enable f16" in shader_source(kernel)
+
+
+def chained_tolerance(graph: Graph) -> float:
+    """Of the outputs of a whole run."""
+    if any(code in call.name for call in graph.calls for code in CODES):
+        return CHAINED_CODES
+    return CHAINED_HALVES if any(isinstance(v, TensorValue) and v.dtype == "float16" for v in graph.values) else CHAINED

@@ -1,0 +1,20 @@
+"""A page in the browser, and what it said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Opened:
+    """A page, with everything that its console, its script and its network said."""
+
+    page: Any
+    problems: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def goto(self, path: Path) -> Any:
+        self.page.goto(path.as_uri())
+        return self.page

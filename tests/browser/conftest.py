@@ -1,0 +1,38 @@
+"""A real Chromium for the pages; without one these tests are skipped, and say so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browsing import Opened
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
+        pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Opened]:
+    """A new page; whatever went wrong on it fails the test."""
+    page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    made = Opened(page)
+    page.on("console", lambda m: made.problems.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: made.problems.append(str(error)))
+    page.on("request", lambda request: made.requests.append(request.url))
+    yield made
+    page.close()
+    assert made.problems == []
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in made.requests)

@@ -1,0 +1,153 @@
+"""The bench on an adapter: that it measures the engine itself, leaves sessions as they were, and adds up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import hightide
+from hightide.bench import scripts
+from hightide.bench.built_for import measure_built_for
+from hightide.bench.engine import Engine, prompt
+from hightide.bench.host import counted, measure_host
+from hightide.bench.kernels import kernel_shares
+from hightide.bench.matmul import Matmul
+from hightide.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
+from hightide.bench.random_llama import RandomLlama, random_llama
+from hightide.cli import main
+from hightide.gpu.device import Device
+from hightide.gpu.limits import Limits
+
+SMALL = RandomLlama(dim=64, layers=2, heads=2, kv_heads=1, ffn=96, vocab=320, context=2048)
+LIMITS = Limits(10.0, 12.0, 100.0, 5.0, 80.0, 500.0)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_llama(SMALL, tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def engine(model: Path, device: Device) -> Engine:
+    return Engine(model, context=160, chunk=32, device=str(device.adapter.index))
+
+
+def test_what_is_timed_is_what_the_engine_does(engine: Engine, model: Path) -> None:
+    tokens = prompt(70, SMALL.vocab)  # in three chunks
+    wanted = hightide.LLM(model, context=160).generate(tokens, max_tokens=9, stop_ids=[]).tokens
+    first = engine.prefill(tokens)
+    later = [*engine.decode(3).ids, *engine.decode(5).ids]
+    assert [*first.ids, *later][: len(wanted)] == wanted and len(wanted) > 3
+    assert first.samples[0].wall_ms > 0 and first.samples[0].cpu_ms > 0
+
+
+def test_a_filled_cache_changes_what_is_decoded(engine: Engine) -> None:
+    engine.session.reset()
+    engine.start_at(100)
+    empty = engine.decode(4).ids
+    engine.fill()
+    engine.start_at(100)
+    assert engine.decode(4).ids != empty
+
+
+def test_host_counts_a_steady_step(engine: Engine) -> None:
+    host = measure_host(engine, position=40)
+    ticket = engine.decoder.launch([1], 40)
+    engine.decoder.collect(ticket)
+    assert host.dispatches == len(ticket[1].recording.commands) > 10
+    assert host.objects == 0 and host.read_bytes == 4
+    assert 4 <= host.written_bytes < 256
+    assert host.waits_us > 0 and 0 < host.host_us < host.step_ms * 1e3
+    assert 0 < host.known_level_us < host.new_level_ms * 1e3
+
+
+def test_counting_leaves_the_recorder_as_it_was(engine: Engine) -> None:
+    with pytest.raises(ZeroDivisionError), counted(engine.session):
+        raise ZeroDivisionError
+    assert "write" not in vars(engine.session._recorder) and "read" not in vars(engine.session._recorder)
+
+
+def test_kernels_add_up_to_the_run(engine: Engine) -> None:
+    usual = engine.session._recorder
+    shares = kernel_shares(engine, LIMITS, contexts=(0, 100, 4096), runs=2)
+    assert engine.session._recorder is usual
+    runs = {share.run for share in shares}
+    assert runs == {"prefill 32", "decode at 128", "decode at 100"}
+    for run in runs:
+        assert sum(share.part for share in shares if share.run == run) == pytest.approx(1)
+    assert any(share.family == "linear" for share in shares) and all(share.share > 0 for share in shares)
+    calls = sum(share.calls for share in shares if share.run == "decode at 128")
+    assert calls == measure_host(engine).dispatches
+
+
+def test_one_token_on_a_long_and_on_a_short_graph(model: Path, device: Device) -> None:
+    found = measure_built_for(model, device=str(device.adapter.index), software=True, pairs=4)
+    assert found.low <= found.ratio <= found.high and found.ms > 0
+
+
+def test_the_matmul_checks_its_result(device: Device) -> None:
+    matmul = Matmul(device)
+    assert len(matmul.matmul(1, 2).samples) == 2
+    matmul._first_column += 1
+    with pytest.raises(AssertionError):
+        matmul.matmul(1, 1)
+
+
+def test_kernels_beside_reading(device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gemv, attention = scripts.linear_share(device), scripts.attention_share(device, 256)
+    assert gemv is not None and gemv > 0 and attention is not None and attention > 0
+    monkeypatch.setattr(scripts, "FOLDER", tmp_path)  # an installed hightide has no such scripts
+    assert scripts.linear_share(device) is None and scripts.attention_share(device, 256) is None
+
+
+def test_the_whole_command(
+    model: Path,
+    device: Device,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hightide.gpu.limits.cache_folder", lambda: tmp_path)
+    sizes = ["--prefill", "4,40", "--decode", "0,60,100000"]
+    folder = tmp_path / "results"
+    arguments = [str(model), "--quick", "--no-peers", "--json", "--out", str(folder), *sizes]
+    monkeypatch.setattr(sys, "argv", ["hightide", "bench", *arguments, "--device", str(device.adapter.index)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    (found,) = told["models"]
+    measured = {(row["what"], row["size"]) for row in found["rows"]}
+    sizes_that_fit = {("prefill", 4), ("prefill", 40), ("prefill", 128), ("decode", 0), ("decode", 60), ("decode", 128)}
+    assert measured == sizes_that_fit
+    assert found["start"]["total_s"] > found["start"]["load_s"] > 0 and found["start"]["peak_host_bytes"] > 1e7
+    assert json.loads((folder / "bench.json").read_text()) == told
+    assert told["machine"]["adapter"] == device.adapter.name and told["limits"]["read_gb_s"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "model" in kind.takes], ids=lambda kind: kind.name)
+def test_installed_peers_run_the_same_model(kind: Kind, model: Path, device: Device) -> None:
+    try:
+        interpreter(kind)
+    except PeerError as error:
+        pytest.skip(str(error))
+    tokens = prompt(2, SMALL.vocab)  # longer ones go wrong in ONNX Runtime's attention on llvmpipe
+    ours = Engine(model, context=64, device=str(device.adapter.index))
+    with Peer(kind, model) as peer:
+        assert peer.prefill(tokens).ids == ours.prefill(tokens).ids
+        assert len(peer.decode(3).samples) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "matmul" in kind.takes], ids=lambda kind: kind.name)
+def test_installed_peers_multiply(kind: Kind) -> None:
+    try:
+        interpreter(kind)
+    except PeerError as error:
+        pytest.skip(str(error))
+    with Peer(kind) as peer:  # it checks its own result
+        assert len(peer.matmul(1, 2).samples) == 2

@@ -1,0 +1,83 @@
+"""Every route of a linear gives what the reference gives, whatever the adapter would choose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from op_cases import CASES
+from op_runner import check_blank_parameters, follow_levels
+from test_blocks import K, dequantised, random_blocks, weight_value
+
+from hightide.gpu.device import Device
+from hightide.graph.builder import GraphBuilder
+from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.choices import Choices, Traits
+from hightide.ops.linear.routes import GEMM, GEMV
+from hightide.session import GpuSession
+
+Q4_CASES = ("q4_bias", "q4_silu_aligned", "q4_gelu")
+CASE = {case.name: case for case in CASES if case.name in Q4_CASES}
+ROUTES = [
+    {GEMV.name: gemv, GEMM.name: gemm}
+    for gemv, gemm in [
+        ("registers", "registers"),
+        ("broadcast", "broadcast"),
+        ("split", "shared"),
+        ("subgroups", "shared"),
+    ]
+]
+
+
+def possible(device: Device, route: dict[str, str]) -> dict[str, str]:
+    for choice in (GEMV, GEMM):
+        if not choice.possible(device.traits, route[choice.name]):
+            pytest.skip(f"{device.adapter.name} cannot run {route[choice.name]}")
+    return route
+
+
+@pytest.mark.parametrize("name", Q4_CASES)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[GEMV.name])
+def test_a_route_of_a_4_bit_linear_is_right(name: str, route: dict[str, str], device: Device) -> None:
+    follow_levels(CASE[name], device, **possible(device, route))
+
+
+FAST = ("Q4_1", "Q6_K")  # scales together, and two to a block; the others take long to compile
+
+
+@pytest.mark.parametrize("kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in BLOCK_TYPES])
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[GEMV.name])
+@pytest.mark.parametrize("half", [pytest.param(9, marks=pytest.mark.slow), 12])  # columns: odd, and whole vec4s
+def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], half: int, device: Device) -> None:
+    rng = np.random.default_rng(5)
+    data = random_blocks(kind, 2 * half, rng)
+    exact = dequantised(kind, data)
+    bias = rng.normal(size=2 * half).astype(np.float32)
+    b = GraphBuilder()
+    x, residual = b.input((1, 19, K)), b.input((1, 19, half))
+    weight = weight_value(b, kind, data)
+    graph = b.graph(b.call("hightide.linear.default", x, weight, b.constant(bias), residual, "silu"))
+    session = GpuSession(graph, device, choices=possible(device, route))
+    for rows in (19, 1, 3, 6, 11):
+        session.poison()
+        given = [rng.normal(size=(1, rows, width)).astype(np.float32) for width in (K, half)]
+        gate, up = np.split(given[0] @ exact.T + bias, 2, axis=-1)
+        expected = gate / (1 + np.exp(-gate)) * up + given[1]
+        (got,) = session.run(given)
+        check_blank_parameters(session, given)
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
+
+
+@pytest.mark.parametrize(
+    ("traits", "gemv", "gemm"),
+    [
+        (Traits(software=True, subgroups=True, subgroup_size=8), "broadcast", "broadcast"),
+        (Traits(software=True, subgroups=True, subgroup_size=4), "registers", "registers"),
+        (Traits(software=True), "registers", "registers"),
+        (Traits(subgroups=True, subgroup_size=32), "subgroups", "shared"),
+        (Traits(), "split", "shared"),
+    ],
+)
+def test_routes_follow_the_adapter(traits: Traits, gemv: str, gemm: str) -> None:
+    assert (Choices(traits)(GEMV), Choices(traits)(GEMM)) == (gemv, gemm)
+    forced = Choices(traits, {GEMV.name: "subgroups"})
+    assert forced(GEMV) == ("subgroups" if traits.subgroup_size >= 8 else gemv)

@@ -1,0 +1,42 @@
+"""Fused graphs on the GPU: few dispatches, and the numbers of the graph as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from llamas import CONTEXT, INPUTS, call, llama_session, small_llama
+from schedules import error_of_range
+
+from hightide.gpu.device import Device
+from hightide.graph.passes import fuse
+from hightide.reference import CpuSession
+
+STEPS = [(24, 0), (1, 24), (1, 25), (7, 26), (2, 33), (1, 35), (17, 0), (1, 17), (1, CONTEXT - 1)]
+
+
+def test_fused_and_plain_agree_at_every_step(device: Device) -> None:
+    graph = small_llama()
+    plain, fused = llama_session(device, graph), llama_session(device, fuse(graph))
+    exact = CpuSession(graph, **INPUTS, dtype="float64")
+    for tokens, position in STEPS:
+        given = call(tokens, position)
+        want = exact.run(given)
+        for session in (plain, fused):
+            fused.poison()
+            for got, expected in zip(session.run(given), want, strict=True):
+                assert error_of_range(got, expected) <= 2e-6
+
+
+@pytest.mark.parametrize("layers", [2, 5])
+def test_a_decode_step_takes_at_most_eight_dispatches_a_layer(device: Device, layers: int) -> None:
+    session = llama_session(device, fuse(small_llama(layers=layers)))
+    _, plan, _ = session.level(call(1, 40))
+    assert len(plan.steps) <= 8 * layers + 6
+
+
+def test_a_refused_call_of_a_fused_graph_names_what_is_wrong(device: Device) -> None:
+    session = llama_session(device, fuse(small_llama()))
+    before = session.run(call(3, 0))
+    with pytest.raises(Exception, match=f"position {CONTEXT} plus 1 tokens is outside the context of {CONTEXT}"):
+        session.run(call(1, CONTEXT))
+    assert all(np.array_equal(a, b) for a, b in zip(session.run(call(3, 0)), before, strict=True))

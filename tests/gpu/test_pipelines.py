@@ -1,0 +1,100 @@
+"""Pipelines: compiled in threads while a session is built, and dispatched once over nothing before its first step."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from hightide.errors import DeviceError
+from hightide.gpu.device import Device
+from hightide.gpu.pipelines import Pipelines, compiling, pipelines
+from hightide.graph.builder import GraphBuilder
+from hightide.graph.graph import Graph
+from hightide.ops.contract import kernel
+from hightide.session import GpuSession
+
+
+def small_graph() -> Graph:
+    b = GraphBuilder()
+    x = b.input((9, 12))
+    return b.graph(b.call("aten._softmax.default", b.call("aten.relu.default", x), -1, False))
+
+
+def keys(device: Device) -> list[tuple[object, int, int, tuple[int, ...]]]:
+    session = GpuSession(small_graph(), device)
+    steps = session.level([np.ones((9, 12), np.float32)])[1].steps
+    return [(s.dispatch.kernel, len(s.dispatch.reads), len(s.dispatch.writes), ()) for s in steps]
+
+
+def test_they_are_compiled_in_other_threads_and_found_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = keys(device)
+    fresh = Device(device.adapter)
+    made = Pipelines(fresh)
+    seen: list[str] = []
+    create = fresh.wgpu.create_compute_pipeline
+
+    def watched(**settings: object) -> object:
+        seen.append(threading.current_thread().name)
+        return create(**settings)
+
+    monkeypatch.setattr(fresh.wgpu, "create_compute_pipeline", watched)
+    made.start([*wanted, *wanted])  # type: ignore[list-item]
+    first = [made.get(*key) for key in wanted]  # type: ignore[arg-type]
+    assert len(seen) == len(wanted) == 2 and all(name.startswith("pipelines") for name in seen)
+    made.start(wanted)  # type: ignore[arg-type]
+    assert [made.get(*key) for key in wanted] == first and len(seen) == 2  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_does_not_compile_shows_its_lines(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Pipelines(Device(device.adapter))
+    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", lambda kernel, halves=(): "// first\nfn main( {")
+    broken = [(kernel("none.wgsl", f"broken{n}"), 1, 1, ()) for n in range(2)]
+    made.start(broken)
+    for key in broken:
+        with pytest.raises(DeviceError, match=r"kernel broken\d does not compile") as raised:
+            made.get(*key)
+        assert "   2 fn main( {" in str(raised.value)
+
+
+def test_a_session_that_cannot_be_built_says_so_each_time(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = Device(device.adapter)
+    with monkeypatch.context() as patch:
+        patch.setattr("hightide.gpu.pipelines.shader_source", lambda kernel, halves=(): "fn main( {")
+        for _ in range(2):
+            with pytest.raises(DeviceError, match="does not compile"):
+                GpuSession(small_graph(), fresh)
+    (out,) = GpuSession(small_graph(), fresh).run([np.zeros((9, 12), np.float32)])
+    np.testing.assert_allclose(out, 1 / 12, rtol=1e-6)
+
+
+def test_a_new_session_has_dispatched_its_pipelines(device: Device) -> None:
+    fresh = Device(device.adapter)
+    told: list[tuple[int, int]] = []
+    token = compiling.set(lambda done, total: told.append((done, total)))
+    try:
+        session = GpuSession(small_graph(), fresh)
+        GpuSession(small_graph(), fresh)  # nothing is left to compile
+    finally:
+        compiling.reset(token)
+    assert told == [(1, 2), (2, 2)] and len(pipelines(fresh).warm) == 2
+    before = fresh.created
+    session.run([np.ones((9, 12), np.float32)])
+    session.run([np.ones((1, 12), np.float32)])
+    assert fresh.created == before and told == [(1, 2), (2, 2)]
+
+
+def test_warming_up_writes_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State keeps what the program says it is, though the ops that write it were dispatched."""
+    b = GraphBuilder()
+    cache = b.constant(np.full((1, 8, 2, 4), 7, np.float32))
+    x = b.input((1, 3, 2, 4))
+    at = b.call("et_vk.select_as_symint.default", b.input((1,), "int32"), 0, -1)
+    b.call("update_cache.default", x, cache, at, dims=[(1,)])
+    graph = b.graph(b.call("aten.neg.default", cache))
+    session = GpuSession(graph, Device(device.adapter))
+    (state,) = session.read_state()
+    np.testing.assert_array_equal(state, 7)
+    (out,) = session.run([np.ones((1, 1, 2, 4), np.float32), np.array([2], np.int32)])
+    assert (out[0, 2] == -1).all() and (np.delete(out[0], 2, 0) == -7).all()

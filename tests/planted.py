@@ -1,0 +1,76 @@
+"""Faults planted in kernels and in memory, for tests that must find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hightide.gpu.memory import MemoryPlan, plan_memory
+from hightide.gpu.pipelines import shader_source
+from hightide.graph.aliases import Aliases
+from hightide.graph.graph import Graph, OpCall
+from hightide.ops.attention.steps import Shape, attend
+from hightide.ops.contract import Context, Dispatch, Kernel, Scratch
+from hightide.plan import Plan
+
+
+class KernelFault:
+    """`text` of every kernel that has it is `instead`; to be built on a Device of its own, which compiles once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, text: str, instead: str) -> None:
+        self.text = text
+        self.planted = False
+
+        def faulty(kernel: Kernel, halves: Sequence[int] = ()) -> str:
+            source = shader_source(kernel, halves)
+            self.planted = self.planted or text in source
+            return source.replace(text, instead)
+
+        monkeypatch.setattr("hightide.gpu.pipelines.shader_source", faulty)
+
+    def first_call(self, plan: Plan) -> OpCall:
+        """The first op of a plan that runs a kernel with the fault."""
+        assert self.planted, "the kernel's text has changed: plant the fault anew"
+        return next(step.call for step in plan.steps if self.text in shader_source(step.dispatch.kernel))
+
+
+class ShapeFault:
+    """Attention planned for another shape than it has: `change` alters what every dispatch is made from."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, change: Callable[[Shape], Shape]) -> None:
+        def wrong(ctx: Context, shape: Shape, *args: Any) -> Iterator[Dispatch]:
+            return attend(ctx, change(shape), *args)
+
+        monkeypatch.setattr("hightide.ops.attention.op.attend", wrong)
+
+    def first_call(self, plan: Plan) -> OpCall:
+        return next(step.call for step in plan.steps if "sdpa" in step.call.name)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, fault: Any) -> KernelFault | ShapeFault:
+    """A change of a shape, or a kernel's text and what replaces it."""
+    return ShapeFault(monkeypatch, fault) if callable(fault) else KernelFault(monkeypatch, *fault)
+
+
+def key_beyond(shape: Shape) -> Shape:
+    """One key more than there are."""
+    return replace(shape, added=shape.added + 1, causal=False)
+
+
+def wrong_scale(shape: Shape) -> Shape:
+    return replace(shape, scale=shape.scale * 1.001)
+
+
+def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> None:
+    """Memory planned wrongly: two tensors that live at the same time share a buffer."""
+
+    def wrong(graph: Graph, aliases: Aliases, scratch: dict[Scratch, int]) -> MemoryPlan:
+        plan = plan_memory(graph, aliases, scratch)
+        new = len(plan.shared_sizes)
+        shared = {**plan.shared, aliases.root[one]: new, aliases.root[other]: new}
+        return replace(plan, shared=shared, shared_sizes=(*plan.shared_sizes, max(plan.shared_sizes)))
+
+    monkeypatch.setattr("hightide.session.plan_memory", wrong)

@@ -1,0 +1,162 @@
+"""Passes: the fused graph gives what the graph gives, with fewer ops, and touches nothing that others need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llamas import small_llama
+from schedules import error_of_range
+
+from hightide import InputError
+from hightide.formats.blob import Blob, Joined, join
+from hightide.graph.builder import GraphBuilder
+from hightide.graph.graph import Graph
+from hightide.graph.passes import PASSES, fuse
+from hightide.reference import CpuSession
+from hightide.subject import Part, open_subject
+
+TESTS = Path(__file__).parents[1]
+PROGRAMS = sorted(TESTS.glob("conformance/*.pte"))
+MODELS = sorted(TESTS.glob("models/*.gguf"))
+
+
+def names(graph: Graph) -> Counter[str]:
+    return Counter(call.name for call in graph.calls)
+
+
+def assert_same(graph: Graph, fused: Graph, calls: list[list[np.ndarray]], limit: float = 1e-9) -> None:
+    """Both in float64 on NumPy, call after call, with their state."""
+    plain, other = CpuSession(graph, dtype="float64"), CpuSession(fused, dtype="float64")
+    for given in calls:
+        for want, got in zip(plain.run(given), other.run(given), strict=True):
+            assert error_of_range(got, want) <= limit
+    for want, got in zip(plain.read_state(), other.read_state(), strict=True):
+        assert error_of_range(got, want) <= limit
+
+
+def schedule(part: Part) -> list[list[np.ndarray]]:
+    most = part.symbols
+    levels = [{}, {name: 1 for name in most if name != "pos"}, {name: min(3, n) for name, n in most.items()}]
+    if "pos" in most:
+        levels += [{"S": 2, "pos": 5}, {"S": 1, "pos": 7}]
+    calls = []
+    for seed, at in enumerate(levels):
+        with suppress(InputError):  # not a level of this program
+            calls.append(part.inputs_at({n: v for n, v in at.items() if n in most}, seed))
+    return calls
+
+
+@pytest.mark.parametrize("path", [*PROGRAMS, *MODELS], ids=lambda path: path.name)
+def test_a_fused_graph_gives_the_same(path: Path) -> None:
+    for part in open_subject(path, device="cpu").parts:
+        fused = fuse(part.graph)
+        assert len(fused.calls) <= len(part.graph.calls)
+        # 8-bit activations: a value may fall on the other side of a rounding
+        assert_same(part.graph, fused, schedule(part), 2e-2 if "8da4w" in path.name else 1e-9)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_each_pass_alone_and_all_but_it_give_the_same(name: str) -> None:
+    for path in (TESTS / "conformance/qwen3.pte", TESTS / "conformance/llama_fp32.pte", TESTS / "models/gemma3.gguf"):
+        (part,) = open_subject(path, device="cpu").parts
+        for only in ([name], [other for other in PASSES if other != name]):
+            assert_same(part.graph, fuse(part.graph, only), schedule(part))
+
+
+def test_a_layer_of_a_llama_is_seven_ops_and_attention() -> None:
+    graph = small_llama(layers=3)
+    fused = names(fuse(graph))
+    per_layer = ("hightide.linear_q4.default", "hightide.rope_cache.default", "hightide.attend.default")
+    assert [fused[name] for name in per_layer] == [3 * 4, 3, 3]
+    assert fused["et_vk.rms_norm.default"] == 3 * 2 + 1
+    assert not fused["aten.add.Tensor"] and not fused["aten.mul.Tensor"] and not fused["aten.sigmoid.default"]
+
+
+def test_passes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = small_llama()
+    assert fuse(graph, ()).calls == graph.calls
+    assert "hightide.attend.default" not in names(fuse(graph, ["gated", "residual"]))
+    monkeypatch.setenv("HIGHTIDE_PASSES", "none")
+    assert fuse(graph).calls == graph.calls
+    monkeypatch.setenv("HIGHTIDE_PASSES", "gated,nonsense")
+    with pytest.raises(InputError, match="there is no pass 'nonsense'; there are same_calls, "):
+        fuse(graph)
+
+
+def linear_graph(builder: GraphBuilder, rows: int = 8) -> tuple:  # type: ignore[type-arg]
+    x = builder.input((1, 5, 16))
+    weight = builder.constant(np.random.default_rng(rows).normal(size=(rows, 16)).astype(np.float32))
+    return x, weight, builder.call("aten.linear.default", x, weight, None)
+
+
+def test_what_somebody_else_needs_stays() -> None:
+    """A linear whose plain result is an output, or is read twice, keeps its own call."""
+    b = GraphBuilder()
+    x, _, y = linear_graph(b, 16)
+    total = b.call("aten.add.Tensor", x, y, 1)
+    assert names(fuse(b.graph(total)))["aten.add.Tensor"] == 0
+    for graph in (b.graph(total, y), b.graph(total, b.call("aten.neg.default", y))):
+        fused = fuse(graph)
+        assert names(fused)["aten.add.Tensor"] == 1
+        assert_same(graph, fused, [[np.ones((1, 3, 16), np.float32)]])
+
+
+def test_a_sum_of_other_dims_or_another_factor_is_not_a_residual() -> None:
+    b = GraphBuilder()
+    _, _, y = linear_graph(b, 16)
+    wide = b.call("aten.add.Tensor", b.input((3, 5, 16)), y, 1)
+    half = b.call("aten.add.Tensor", y, b.input((1, 5, 16)), 0.5)
+    assert names(fuse(b.graph(wide, half)))["aten.add.Tensor"] == 2
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_last_token_is_selected_before_norm_and_head(count: int) -> None:
+    b = GraphBuilder()
+    tokens = b.input((1, 5), "int32")
+    length = b.call("sym_size.int", tokens, 1)
+    rng = np.random.default_rng(0)
+    table, head, weight = (b.constant(rng.normal(size=d).astype(np.float32)) for d in ((9, 16), (11, 16), (16,)))
+    x = b.call("aten.embedding.default", table, tokens)
+    logits = b.call("aten.linear.default", b.call("et_vk.rms_norm.default", x, weight, 1e-5), head, None)
+    logits = b.call("aten.view_copy.default", logits, [1, length, 11])
+    if count == 1:
+        out = b.call("aten.select_copy.int", logits, 1, -1)
+    else:
+        out = b.call("aten.slice_copy.Tensor", logits, 1, -count, None, 1)
+    graph = b.graph(out)
+    fused = fuse(graph)
+    order = [call.name for call in fused.calls if call.name != "sym_size.int"]
+    assert order[1] in ("aten.select_copy.int", "aten.slice_copy.Tensor"), order
+    assert_same(graph, fused, [[np.arange(n, dtype=np.int32)[None]] for n in (5, 1, 3)])
+
+
+def test_a_select_along_the_columns_stays_after_the_head() -> None:
+    b = GraphBuilder()
+    _, _, y = linear_graph(b)
+    graph = b.graph(b.call("aten.select_copy.int", y, -1, 2))
+    assert [call.name for call in fuse(graph).calls] == ["aten.linear.default", "aten.select_copy.int"]
+
+
+def test_reads_of_memory_that_changes_are_not_taken_for_the_same() -> None:
+    b = GraphBuilder()
+    x, cache = b.input((1, 2, 1, 4)), b.zeros((1, 8, 1, 4))
+    before = b.call("aten.neg.default", cache)
+    b.call("llama.update_cache.default", x, cache, 0)
+    after = b.call("aten.neg.default", cache)
+    assert names(fuse(b.graph(before, b.call("aten.mul.Tensor", after, after))))["aten.neg.default"] == 2
+
+
+def test_joined_blobs_read_as_one() -> None:
+    data = bytes(range(60))
+    parts = (Blob(data, 0, 24), Blob(data, 24, 36))
+    assert bytes(join(parts).view()) == data
+    side_by_side = Joined(parts, 6, (3, 5))  # rows of 4 and of 6 bytes, the last of each left out
+    rows = [data[4 * n : 4 * n + 3] + data[24 + 6 * n : 24 + 6 * n + 5] for n in range(6)]
+    assert bytes(side_by_side.view()) == b"".join(rows) and side_by_side.length == 48
+    for start in range(48):
+        for length in {0, 1, min(9, 48 - start), 48 - start}:
+            assert bytes(side_by_side.region(start, length)) == b"".join(rows)[start : start + length]
