@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,12 +42,18 @@ class ShapeFault:
     """Attention planned for another shape than it has: `change` alters what every dispatch is made from."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, change: Callable[[Shape], Shape]) -> None:
+        self.planted = False
+
         def wrong(ctx: Context, shape: Shape, *args: Any) -> Iterator[Dispatch]:
+            self.planted = True
             return attend(ctx, change(shape), *args)
 
-        monkeypatch.setattr("hightide.ops.attention.op.attend", wrong)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("hightide.ops.attention.") and getattr(module, "attend", None) is attend:
+                monkeypatch.setattr(module, "attend", wrong)
 
     def first_call(self, plan: Plan) -> OpCall:
+        assert self.planted, "attention is planned elsewhere now: plant the fault anew"
         return next(step.call for step in plan.steps if "sdpa" in step.call.name)
 
 

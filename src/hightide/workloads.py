@@ -1,4 +1,4 @@
-"""What routes are measured on: the products and attentions of a language model, at the sizes of common ones.
+"""What routes are measured on: products, attentions and norms of a language model, at the sizes of common ones.
 
 A workload is a chain of several ops of a kind with weights of their own, so that a run takes long enough to be timed
 and weights do not stay in a cache. On a software adapter it is smaller.
@@ -44,6 +44,8 @@ def workloads() -> list[Workload]:
         _attention("prefill 128", 128, 0, 32, 8, 64),
         _attention("prefill 128 after 1024", 128, 1024, 32, 8, 64),
         _attention("prefill 512, depth 128", 512, 0, 32, 8, 128),
+        _norm("1 row", 1),
+        _norm("128 rows", 128),
     ]
 
 
@@ -100,3 +102,18 @@ def _attention(name: str, rows: int, position: int, heads: int, kv_heads: int, d
         return b.graph(x), [*inputs, np.array([position], np.int32)]
 
     return Workload(f"attention {name}", build)
+
+
+def _norm(name: str, rows: int) -> Workload:
+    """As many as the layers of a model have."""
+
+    def build(traits: Traits) -> tuple[Graph, list[np.ndarray]]:
+        width = 1024 if traits.software else 4096
+        b = GraphBuilder()
+        x = b.input((1, rows, width))
+        y = x
+        for _ in range(32):
+            y = b.call("et_vk.rms_norm.default", y, b.constant(np.ones(width, np.float32)), 1e-5)
+        return b.graph(y), [np.random.default_rng(7).uniform(-1, 1, (1, rows, width)).astype(np.float32)]
+
+    return Workload(f"norm {name}", build)

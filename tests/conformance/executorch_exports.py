@@ -21,13 +21,12 @@ import tempfile
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from executorch import exir
 from executorch.exir import EdgeProgramManager
 
 TESTS = "executorch.backends.webgpu.test.ops"
@@ -52,36 +51,26 @@ class Recorded:
 def recording(found: list[Recorded]) -> Iterator[list[str]]:
     """Watch exports; the caller puts the name of what it runs into the list that it gets."""
     name = [""]
-    export, lower, finish = torch.export.export, exir.to_edge_transform_and_lower, EdgeProgramManager.to_executorch
-    traced: dict[int, Recorded] = {}
+    export, finish = torch.export.export, EdgeProgramManager.to_executorch
+    last: list[Recorded] = []  # a program is made of what was traced last
 
     def watched_export(module: torch.nn.Module, args: tuple[Any, ...], *rest: Any, **options: Any) -> Any:
         kept = copy.deepcopy(module)
         result = export(module, args, *rest, **options)
-        traced[id(result)] = Recorded(name[0], kept, copy.deepcopy(tuple(args)), result)
+        last[:] = [Recorded(name[0], kept, copy.deepcopy(tuple(args)), result)]
         return result
-
-    def watched_lower(program: Any, *rest: Any, **options: Any) -> Any:
-        edge = lower(program, *rest, **options)
-        edge._hightide = traced.get(id(program))
-        return edge
 
     def watched_finish(self: Any, *rest: Any, **options: Any) -> Any:
         result = finish(self, *rest, **options)
-        record = getattr(self, "_hightide", None)
-        if record is not None:
-            found.append(copy.copy(record))
-            found[-1].program = bytes(result.buffer)
+        found.extend(replace(one, program=bytes(result.buffer)) for one in last)
         return result
 
     torch.export.export = watched_export
-    exir.to_edge_transform_and_lower = watched_lower
     EdgeProgramManager.to_executorch = watched_finish
     try:
         yield name
     finally:
-        torch.export.export, exir.to_edge_transform_and_lower = export, lower
-        EdgeProgramManager.to_executorch = finish
+        torch.export.export, EdgeProgramManager.to_executorch = export, finish
 
 
 def record(wanted: list[str] | None = None, whole_tests: bool = False) -> tuple[list[Recorded], list[str]]:

@@ -121,8 +121,7 @@ def test_the_whole_command(
     told = json.loads(capsys.readouterr().out)
     (found,) = told["models"]
     measured = {(row["what"], row["size"]) for row in found["rows"]}
-    sizes_that_fit = {("prefill", 4), ("prefill", 40), ("prefill", 128), ("decode", 0), ("decode", 60), ("decode", 128)}
-    assert measured == sizes_that_fit
+    assert measured == {("prefill", 4), ("prefill", 40), ("decode", 0), ("decode", 60)}  # those that fit
     assert found["start"]["total_s"] > found["start"]["load_s"] > 0 and found["start"]["peak_host_bytes"] > 1e7
     assert json.loads((folder / "bench.json").read_text()) == told
     assert told["machine"]["adapter"] == device.adapter.name and told["limits"]["read_gb_s"] > 0

@@ -19,8 +19,8 @@ from gguf import GGMLQuantizationType, quants
 from hightide.bench import peer as peers
 from hightide.bench import plots
 from hightide.bench.built_for import BuiltFor
-from hightide.bench.demands import demands
 from hightide.bench.engine import NAME, prompt
+from hightide.bench.goals import goals
 from hightide.bench.host import Host
 from hightide.bench.kernels import KernelShare
 from hightide.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
@@ -197,7 +197,7 @@ def test_the_node_peer_parses() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# ---- demands and tables
+# ---- goals and tables
 
 
 def row(what: str, size: int, engine: str, cpu_ms: float, on_cpu: bool = False) -> Row:
@@ -208,18 +208,18 @@ def result(peer_ms: float = 80.0) -> Result:
     host = Host(85, 100.0, 50.0, 16.0, 8.0, 32.0, 4.0, 0.0, 1.5, 3.0)
     attention = KernelShare("decode at 4096", "attention", "attend", 8, 1.0, 0.3, 5.0, 5.0, "memory", 0.5)
     gemv = KernelShare("matmul M=1", "linear", "q4_gemv", 1, 2.0, 1.0, 6.0, 20.0, "memory", 0.6)
-    rows = [
+    shared = [
         row("prefill", 128, NAME, 480.0),
         row("prefill", 128, "llama.cpp Vulkan", 1800.0),
         row("decode", 128, NAME, 16.0),
         row("decode", 128, "llama.cpp Vulkan", peer_ms),
         row("decode", 128, "llama.cpp CPU", 2.0, on_cpu=True),
-        row("decode", 4096, NAME, 40.0),
     ]
+    rows = [row("prefill", 128, NAME, 480.0), row("decode", 128, NAME, 16.0), row("decode", 4096, NAME, 40.0)]
     start = {"total_s": 2.0, "load_s": 1.0, "peak_host_bytes": 300_000_000}
     about = {"llama.cpp Vulkan": {"version": "llama.cpp 1", "device": "an adapter"}}
     memory = {"weights": 30_000_000, "state": 5_000_000}
-    model = ModelResult("random-llama-1.gguf", 1 << 25, 8, rows, host, start, memory, [attention], about)
+    model = ModelResult("random-llama-1.gguf", 1 << 25, 8, rows, shared, host, start, memory, [attention], about)
     machine = {
         "adapter": "an adapter",
         "driver": "a driver",
@@ -242,26 +242,26 @@ def result(peer_ms: float = 80.0) -> Result:
     )
 
 
-def test_demands_are_met_or_not() -> None:
-    found = {demand.what: demand for demand in demands(result(peer_ms=80.0))}
-    decode = found["random Llama: decode at 128, by llama.cpp Vulkan"]
+def test_goals_are_met_or_not() -> None:
+    found = {goal.what: goal for goal in goals(result(peer_ms=80.0))}
+    decode = found["random Llama: decode at 128 beside llama.cpp Vulkan"]
     assert decode.measured == "5.00 ×" and decode.met and decode.ratio == 1.25
-    assert found["random Llama: prefill 128, by llama.cpp Vulkan"].measured == "3.75 ×"
-    assert found["q4 matmul, M = 1, by ONNX Runtime WebGPU"].met
+    assert found["random Llama: prefill 128 beside llama.cpp Vulkan"].measured == "3.75 ×"
+    assert found["q4 matmul, M = 1 beside ONNX Runtime WebGPU"].met
     assert (
         found["S = 1 on a graph built for 2048"].met and found["S = 1 on a graph built for 2048"].measured == "+1.0 %"
     )
-    assert found["attention, decode at 4096"].ratio == 1.0  # 5 of 10 GB/s, and half is asked for
+    assert found["attention, decode at 4096"].ratio == 1.0  # 5 of 10 GB/s, and half is the goal
     assert not found["random Llama: dispatches a token"].met  # 85, and 8 x 8 + 6 = 70 are allowed
-    slower = {demand.what: demand for demand in demands(result(peer_ms=63.0))}
-    assert not slower["random Llama: decode at 128, by llama.cpp Vulkan"].met
+    slower = {goal.what: goal for goal in goals(result(peer_ms=63.0))}
+    assert not slower["random Llama: decode at 128 beside llama.cpp Vulkan"].met
 
 
 def test_the_host_is_judged_on_smollm2_and_other_models_on_nothing() -> None:
     measured = result()
     (model,) = measured.models
     measured.models = [replace(model, name="SmolLM2-135M-Instruct.Q4_1.gguf"), replace(model, name="mine.gguf")]
-    found = {demand.what: demand for demand in demands(measured)}
+    found = {goal.what: goal for goal in goals(measured)}
     assert found["SmolLM2-135M-Instruct: host, in all"].measured == "0.6%"
     assert found["SmolLM2-135M-Instruct: host, while the GPU waits"].measured == "0.59 µs"
     assert not any("mine" in what for what in found)
@@ -270,17 +270,17 @@ def test_the_host_is_judged_on_smollm2_and_other_models_on_nothing() -> None:
 def test_shares_come_from_the_kernels_own_benchmarks_where_there_are_any() -> None:
     measured = result()
     measured.shares = {"gemv": 0.72, "attention 4096": 0.4}
-    found = {demand.what: demand for demand in demands(measured)}
-    assert found["q4 GEMV"].asked == "≥ 60 % of reading its weights" and found["q4 GEMV"].measured == "72%"
+    found = {goal.what: goal for goal in goals(measured)}
+    assert found["q4 GEMV"].goal == "≥ 60 % of reading its weights" and found["q4 GEMV"].measured == "72%"
     assert not found["attention, decode at 4096"].met
-    assert {d.what: d for d in demands(result())}["q4 GEMV"].asked == "≥ 60 % of streaming its weights"
+    assert {d.what: d for d in goals(result())}["q4 GEMV"].goal == "≥ 60 % of streaming its weights"
 
 
 def test_without_peers_nothing_is_claimed_about_them() -> None:
     alone = result()
-    alone.models[0].rows = [r for r in alone.models[0].rows if r.engine == NAME]
+    alone.models[0].shared = []
     alone.matmul = []
-    assert not any("llama.cpp" in demand.what or "ONNX" in demand.what for demand in demands(alone))
+    assert not any("llama.cpp" in goal.what or "ONNX" in goal.what for goal in goals(alone))
     assert not any("peers" in table.title for table in tables(alone, kernels=False))
 
 

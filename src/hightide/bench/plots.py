@@ -9,7 +9,7 @@ from typing import Any
 
 from hightide.bench.engine import NAME, short_name
 from hightide.bench.samples import Row
-from hightide.bench.suite import SHARED, Result
+from hightide.bench.suite import Result
 
 OURS, THEIRS, REFERENCE = "#0b7285", "#adb5bd", "#e9ecef"
 
@@ -24,7 +24,7 @@ def draw(result: Result, folder: Path) -> list[Path]:
 
     matplotlib.use("Agg")
     drawn = [_curves(result, folder / "curves.png")] if result.models else []
-    if any(row.engine != NAME for model in result.models for row in model.rows):
+    if any(model.shared for model in result.models):
         drawn.append(_peers(result, folder / "peers.png"))
     if len(result.matmul) > 2:
         drawn.append(_matmul(result, folder / "matmul.png"))
@@ -36,7 +36,7 @@ def _curves(result: Result, path: Path) -> Path:
     figure, axes = _figure(2)
     for model in result.models:
         for axis, what in zip(axes, ("prefill", "decode"), strict=True):
-            rows = sorted((r for r in model.rows if r.what == what and r.engine == NAME), key=lambda r: r.size)
+            rows = sorted((r for r in model.rows if r.what == what), key=lambda r: r.size)
             tokens = [row.size if what == "prefill" else 1 for row in rows]
             rates = [[count / time * 1e3 for count, time in zip(tokens, times, strict=True)] for times in _walls(rows)]
             (line,) = axis.plot([r.size for r in rows], rates[0], "o-", label=short_name(model.name), linewidth=1.5)
@@ -53,13 +53,13 @@ def _walls(rows: Sequence[Row]) -> list[list[float]]:
 
 def _peers(result: Result, path: Path) -> Path:
     """Milliseconds of each engine on the shared work; shorter is better."""
-    models = [model for model in result.models if any(row.engine != NAME for row in model.rows)]
+    models = [model for model in result.models if model.shared]
     figure, axes = _figure(2 * len(models))
     for number, model in enumerate(models):
         for axis, what in zip(axes[2 * number :], ("prefill", "decode"), strict=False):
-            rows = [row for row in model.rows if row.what == what and row.size == SHARED]
+            rows = [row for row in model.shared if row.what == what]
             _bars(axis, rows, result.software)
-            at = f"prefill {SHARED}" if what == "prefill" else f"decode at {SHARED}"
+            at = f"prefill {rows[0].size}" if what == "prefill" else f"decode at {rows[0].size}"
             axis.set_title(f"{short_name(model.name)}\n{at}", fontsize=9)
     return _save(figure, path, result)
 
@@ -78,7 +78,9 @@ def _bars(axis: Any, rows: Sequence[Row], software: bool) -> None:
     times = [row.milliseconds(software) for row in ordered]
     colours = [OURS if row.engine == NAME else REFERENCE if row.on_cpu else THEIRS for row in ordered]
     bars = axis.barh([row.engine for row in ordered], times, color=colours)
-    axis.bar_label(bars, labels=[f"{time:.3g}" for time in times], padding=2, fontsize=7)
+    axis.bar_label(
+        bars, labels=[f"{time:,.0f}" if time >= 100 else f"{time:.3g}" for time in times], padding=2, fontsize=7
+    )
     axis.set_xlim(0, max(times) * 1.2)
     axis.tick_params(labelsize=7)
     axis.set_xlabel(f"{'CPU' if software else 'wall'} ms", fontsize=8)

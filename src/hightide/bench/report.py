@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hightide.bench.demands import demands
 from hightide.bench.engine import NAME, short_name
+from hightide.bench.goals import goals
 from hightide.bench.kernels import KernelShare
 from hightide.bench.samples import Row, find_row
 from hightide.bench.suite import ModelResult, Result
@@ -33,7 +33,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "matmul_kernels": [asdict(share) for share in result.matmul_kernels],
         "built_for": asdict(result.built_for) if result.built_for else None,
         "shares_of_reading": result.shares,
-        "demands": [{**asdict(demand), "met": demand.met} for demand in demands(result)],
+        "goals": [{**asdict(goal), "met": goal.met} for goal in goals(result)],
         "notes": result.notes,
     }
 
@@ -45,6 +45,7 @@ def _model_json(model: ModelResult) -> dict[str, Any]:
         "file_bytes": model.file_bytes,
         "peers": model.about,
         "rows": [row.as_json() for row in model.rows],
+        "shared": [row.as_json() for row in model.shared],
         "host": host,
         "start": model.start,
         "device_bytes": model.device_bytes,
@@ -55,9 +56,9 @@ def _model_json(model: ModelResult) -> dict[str, Any]:
 def tables(result: Result, kernels: bool) -> list[Table]:
     """What is shown, most important first."""
     found = []
-    if asked := demands(result):
-        rows = [(d.what, d.asked, d.measured, f"{d.ratio:.2f}", "yes" if d.met else "no") for d in asked]
-        found.append(Table("Asked for and measured", ("what", "asked", "measured", "ratio", "met"), rows))
+    if wanted := goals(result):
+        rows = [(d.what, d.goal, d.measured, f"{d.ratio:.2f}", "yes" if d.met else "no") for d in wanted]
+        found.append(Table("Goals and measured", ("what", "goal", "measured", "ratio", "met"), rows))
     for model in result.models:
         found += _model_tables(model, result.software)
     if result.matmul:
@@ -82,7 +83,6 @@ def tables(result: Result, kernels: bool) -> list[Table]:
 
 def _model_tables(model: ModelResult, software: bool) -> list[Table]:
     name = short_name(model.name)
-    ours = [row for row in model.rows if row.engine == NAME]
     rows = [
         (
             f"prefill {row.size}" if row.what == "prefill" else f"decode at {row.size}",
@@ -92,12 +92,12 @@ def _model_tables(model: ModelResult, software: bool) -> list[Table]:
             f"{row.wall_ms:.1f}",
             str(row.cpu_ms.count),
         )
-        for row in sorted(ours, key=lambda row: (row.what != "prefill", row.size))
+        for row in sorted(model.rows, key=lambda row: (row.what != "prefill", row.size))
     ]
     columns = ("work", "tok/s", "CPU ms", "middle half", "wall ms", "runs")
     found = [Table(f"{name} on hightide", columns, rows)]
-    if any(row.engine != NAME for row in model.rows):
-        found.append(_peer_table(f"{name} beside its peers", model.rows, software))
+    if model.shared:
+        found.append(_peer_table(f"{name} beside its peers", model.shared, software))
     host, start, memory = model.host, model.start, model.device_bytes
     peak = start.get("peak_host_bytes")
     facts = [

@@ -61,7 +61,8 @@ class ModelResult:
     name: str
     file_bytes: int
     layers: int
-    rows: list[Row]
+    rows: list[Row]  # hightide at all sizes
+    shared: list[Row]  # all engines on the same work; none without peers
     host: Host
     start: dict[str, Any]  # from the file to the first token, and memory
     device_bytes: dict[str, int]
@@ -109,15 +110,17 @@ def measure_model(
                     open_peers.callback(peer.close)
                     engines.append(peer)
                     about[peer.name] = peer.about
-        rows = _shared_work(engines, tokens, settings, result, lambda what: tell(f"{short_name(model.name)}: {what}"))
-    rows += _curves(engine, shared, settings, lambda what: tell(f"{short_name(model.name)}: {what}"))
+        shared_rows = _shared_work(
+            engines, tokens, settings, result, lambda what: tell(f"{short_name(model.name)}: {what}")
+        )
+    rows = _curves(engine, settings, lambda what: tell(f"{short_name(model.name)}: {what}"))
     host = measure_host(engine)
     tell(f"{short_name(model.name)}: its kernels")
     kernels = kernel_shares(engine, result.limits, settings.decode, settings.kernel_runs)
     layers = int(read_gguf(model).get("block_count", 0)) if is_gguf(model) else 0
     memory = engine.session.device_bytes()
     size = model.stat().st_size
-    result.models.append(ModelResult(model.name, size, layers, rows, host, start, memory, kernels, about))
+    result.models.append(ModelResult(model.name, size, layers, rows, shared_rows, host, start, memory, kernels, about))
 
 
 def measure_matmul(device: Device, settings: Settings, result: Result, kinds: Sequence[Kind], tell: Tell) -> None:
@@ -183,11 +186,13 @@ def _shared_work(
     engines: Sequence[Modelled], tokens: Sequence[int], settings: Settings, result: Result, tell: Tell
 ) -> list[Row]:
     """A prompt, then decoding behind it: engine after engine, round after round."""
+    if len(engines) < 2:
+        return []
     engines[0].prefill(tokens)
     size = len(tokens)
     found = {(what, e.name): Row(what, size, e.name, e.on_cpu) for what in ("prefill", "decode") for e in engines}
     broken: set[str] = set()
-    for turn in range(settings.peer_rounds if len(engines) > 1 else settings.rounds):
+    for turn in range(settings.peer_rounds):
         tell(f"round {turn + 1} of {', '.join(e.name for e in engines if e.name not in broken)}")
         for each in engines:
             if each.name in broken:
@@ -202,11 +207,11 @@ def _shared_work(
     return [row for row in found.values() if row.samples]
 
 
-def _curves(engine: Engine, shared: int, settings: Settings, tell: Tell) -> list[Row]:
+def _curves(engine: Engine, settings: Settings, tell: Tell) -> list[Row]:
     """hightide alone at all sizes, in rounds over the sizes."""
     most = engine.context - settings.tokens - 2
-    lengths = [size for size in settings.prefill if size != shared and size <= most]
-    contexts = [size for size in settings.decode if size != shared and size <= most]
+    lengths = [size for size in settings.prefill if size <= most]
+    contexts = [size for size in settings.decode if size <= most]
     rows = [Row("prefill", size, NAME) for size in lengths] + [Row("decode", size, NAME) for size in contexts]
     spent: dict[int, float] = {}
     engine.fill()

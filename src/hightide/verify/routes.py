@@ -22,6 +22,7 @@ class Route:
 
     choice: str
     option: str
+    exact: bool  # its numbers are those of the route that is taken
     plan: Plan
     dispatches: tuple[Dispatch, ...]
 
@@ -53,7 +54,7 @@ def other_routes(
                 signature = _signature(dispatches)
                 if signature not in known:
                     known.add(signature)
-                    found.setdefault(call, []).append(Route(choice.name, option, plan, tuple(dispatches)))
+                    found.setdefault(call, []).append(Route(choice.name, option, choice.exact, plan, tuple(dispatches)))
     return found
 
 

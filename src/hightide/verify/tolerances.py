@@ -21,6 +21,7 @@ ROUNDED = 2e-6  # a few roundings
 FUNCTION = 1e-5  # exp, tanh, sin …: WGSL allows adapters some freedom
 SUMMED = 2e-5  # sums of many products, in any order
 HALF = 2e-3  # anything that is held or computed in halves
+APPROXIMATE = 5e-2  # a route that trades precision for speed: activations as 8-bit codes
 
 # By the folder of the op.
 FAMILY = {

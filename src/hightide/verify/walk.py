@@ -27,7 +27,7 @@ from hightide.verify.judge import Case, Judge, is_float
 from hightide.verify.oracle import Oracle
 from hightide.verify.results import OpResult, RouteResult, Status
 from hightide.verify.routes import Route, other_routes
-from hightide.verify.tolerances import tolerance_of
+from hightide.verify.tolerances import APPROXIMATE, tolerance_of
 
 
 class ReadsPoison(Exception):
@@ -163,7 +163,8 @@ class Walker:
             got = self.bench.run(route.plan, route.dispatches, self._given(case.before), case.wanted)
         except HightideError as error:
             return RouteResult(route.choice, route.option, names, None, str(error))
-        judged = self.judge.judge(case, got, self._tolerance(case.call, route.dispatches))
+        tolerance = self._tolerance(case.call, route.dispatches)
+        judged = self.judge.judge(case, got, tolerance if route.exact else max(tolerance, APPROXIMATE))
         return RouteResult(route.choice, route.option, names, judged.errors, judged.problem)
 
     def _hints(self, case: Case, dispatches: Sequence[Dispatch], poisoned: bool) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from hightide.ops.contract import Context, Dispatch, LiveInt, Tensor, ceil_div, 
 FEW_TOKENS = 8  # up to here a call is decoding: one token, or a draft that is checked
 STREAM_ROWS = 16  # query rows of a workgroup, at most: a fifth faster than 8 on llvmpipe at a depth of 64
 REGISTERS = 64  # elements of q, and of the sums, that a lane of stream.wgsl may hold; 128 take 6 s to compile
+MAX_PARTS = 16  # of a head that a lane may hold: its loads are written out, and 64 take 4 s to compile, 128 take 15 s
 TILE_ROWS = 8  # as tiles.wgsl divides its lanes
 STREAM_BLOCK = 8  # keys that a quad takes at a time
 PART_KEYS = 256  # keys of a workgroup where the context is split
@@ -125,7 +126,7 @@ def attend(
     few = shape.tokens <= FEW_TOKENS
     route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
     parts = ceil_div(max(shape.depth, shape.value_depth) // shape.step, 4)
-    if route in ("single", "stream") and parts <= REGISTERS:
+    if route in ("single", "stream") and parts <= MAX_PARTS:
         lanes = 8 if ctx.choices.traits.software else 64
         yield stream(shape, q, k, v, mask, heads_per_batch, out, parts, lanes)
     elif few:

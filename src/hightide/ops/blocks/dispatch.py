@@ -14,6 +14,7 @@ from hightide.ops.linear.routes import BLOCK as BLOCK
 from hightide.ops.linear.routes import BlockWeight, block_product, common
 
 WITHOUT_MINIMUM = ("Q8_0", "Q6_K", "F32", "F16", "BF16")  # a weight is quant * scale, with nothing added
+NIBBLES = ("Q4_0", "Q4_1", "Q4_K")
 FIELDS = ("plane1", "plane2", "plane3")
 
 
@@ -56,7 +57,15 @@ def block_linear(
         kind, n = weight.dtype, weight.dims[0]
         unpack, runs = unpacking(kind, n // epilogue.halves % 4 == 0), 2 if kind == "Q6_K" else 1
         blocks = BlockWeight(
-            kind.lower(), n, check_width(weight), (weight, weight), unpack, FIELDS, planes(weight), runs
+            kind.lower(),
+            n,
+            check_width(weight),
+            (weight, weight),
+            unpack,
+            FIELDS,
+            planes(weight),
+            runs,
+            kind in NIBBLES,
         )
         yield from block_product(ctx, blocks, x, x.rows, epilogue, out, width, first)
         first += n

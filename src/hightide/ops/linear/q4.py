@@ -50,7 +50,7 @@ def q4_dispatch(
         together = scale_row % 4 == 0 and n // epilogue.halves % 4 == 0  # four columns' scales are one vec4
         params = (row_bytes // 16, group_blocks.bit_length() - 1, scale_row // 4 if together else scale_row)
         fields = ("row_words", "group_shift", "scale_row")
-        blocks = BlockWeight("q4", n, k // BLOCK, (weight, scales), _unpack(together), fields, params)
+        blocks = BlockWeight("q4", n, k // BLOCK, (weight, scales), _unpack(together), fields, params, nibbles=True)
         yield from block_product(ctx, blocks, source, m, epilogue, out, out.width, 0)
     else:
         yield Dispatch(

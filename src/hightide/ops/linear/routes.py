@@ -36,6 +36,7 @@ class BlockWeight:
     fields: tuple[str, ...]  # of the kernels' parameters that `unpack` needs
     params: tuple[int, ...]
     runs: int = 1  # scales per block
+    nibbles: bool = False  # a quant is a nibble, and all else is in the scales
 
 
 def _possible(traits: Traits, option: str) -> bool:
@@ -59,13 +60,30 @@ GEMM = Choice(
 )
 
 
+# Opt-in: x is rounded to 8 bits, which changes results by about 1 % of their range.
+ACTIVATIONS = Choice("linear.activations", ("f32", "int8"), lambda traits: "f32", exact=False)
+
+
 def block_product(
     ctx: Context, weight: BlockWeight, x: Binding, m: int, epilogue: Epilogue, out: Binding, width: int, first: int
 ) -> Iterator[Dispatch]:
     """Rows of x times the weight, and the epilogue, into columns from `first` on of rows of `width`."""
     route = ctx.choose(GEMV if m <= FEW else GEMM)
     rows = m if m <= 2 else 4  # of a thread
-    if route == "broadcast":
+    reads: tuple[Binding, ...] = (*weight.tensors, x)
+    if weight.nibbles and ctx.choose(ACTIVATIONS) == "int8":
+        codes, factors = ctx.scratch(m * weight.blocks * 32), ctx.scratch(m * weight.blocks * 8)
+        yield Dispatch(
+            kernel("linear/activations_int8.wgsl"),
+            groups=ceil_div(m * weight.blocks, 64),
+            params=(m * weight.blocks,),
+            reads=(x,),
+            writes=(codes, factors),
+        )
+        reads = (*weight.tensors, codes, factors)
+        route = route if route in ("split", "subgroups") else "registers"
+        made, tile_rows, tile_columns = _split_kernel("split_int8", route, weight, rows, epilogue, ctx.choices.traits)
+    elif route == "broadcast":
         shape = {1: "gemv", 2: "small", 4: "gemm"}[rows]
         made, tile_rows, tile_columns = _kernel("tile", shape, weight, rows, epilogue), rows, 4 * LANES
     elif route == "shared":
@@ -73,20 +91,27 @@ def block_product(
         tile_rows, tile_columns = rows * 8, 32
         made = _kernel("shared", "shared", weight, rows, epilogue, TILE_ROWS=tile_rows)
     else:
-        lanes = LANES if route == "registers" else SPLIT_LANES
-        split = _split(route, weight.blocks, ctx.choices.traits)
-        made = _kernel(
-            "split", f"{route}_{rows}", weight, rows, epilogue, **_split_defines(route, lanes, split, rows, epilogue)
-        )
-        tile_rows, tile_columns = rows, 4 * lanes // split
+        made, tile_rows, tile_columns = _split_kernel("split", route, weight, rows, epilogue, ctx.choices.traits)
     row_tiles, column_tiles = ceil_div(m, tile_rows), ceil_div(weight.n // epilogue.halves, tile_columns)
     yield Dispatch(
         made,
         groups=row_tiles * column_tiles,
         params=(m, weight.n, weight.blocks, row_tiles, column_tiles, width, first, *weight.params),
-        reads=(*weight.tensors, x, *epilogue.tensors),
+        reads=(*reads, *epilogue.tensors),
         writes=(out,),
     )
+
+
+def _split_kernel(
+    file: str, route: str, weight: BlockWeight, rows: int, epilogue: Epilogue, traits: Traits
+) -> tuple[Kernel, int, int]:
+    """A kernel that splits K, and the rows and columns that a workgroup of it computes."""
+    lanes = LANES if route == "registers" else SPLIT_LANES
+    split = _split(route, weight.blocks, traits)
+    name = f"{route}_{rows}" if file == "split" else f"{route}_{rows}_int8"
+    binding = 5 if file == "split" else 6
+    defines = _split_defines(route, lanes, split, rows, epilogue)
+    return _kernel(file, name, weight, rows, epilogue, binding, **defines), rows, 4 * lanes // split
 
 
 def _split(route: str, blocks: int, traits: Traits) -> int:
@@ -95,7 +120,10 @@ def _split(route: str, blocks: int, traits: Traits) -> int:
     return 1 << min(blocks, most).bit_length() - 1
 
 
-def _kernel(file: str, route: str, weight: BlockWeight, rows: int, epilogue: Epilogue, **defines: object) -> Kernel:
+def _kernel(
+    file: str, route: str, weight: BlockWeight, rows: int, epilogue: Epilogue, binding: int = 5, **defines: object
+) -> Kernel:
+    """`binding`: the first that the epilogue may take."""
     return kernel(
         f"linear/{file}.wgsl",
         f"{weight.name}_{route}",
@@ -105,7 +133,7 @@ def _kernel(file: str, route: str, weight: BlockWeight, rows: int, epilogue: Epi
         ROWS=rows,
         RUNS=weight.runs,
         CHUNKS=8 // weight.runs,
-        **epilogue.defines(5),
+        **epilogue.defines(binding),
         **defines,
     )
 
