@@ -61,7 +61,8 @@ def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], h
         session.poison()
         given = [rng.normal(size=(1, rows, width)).astype(np.float32) for width in (K, half)]
         gate, up = np.split(given[0] @ exact.T + bias, 2, axis=-1)
-        expected = gate / (1 + np.exp(-gate)) * up + given[1]
+        with np.errstate(over="ignore"):  # of exp, where silu is 0
+            expected = gate / (1 + np.exp(-gate)) * up + given[1]
         (got,) = session.run(given)
         check_blank_parameters(session, given)
         assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
