@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from executorch import exir
 from executorch.exir import EdgeProgramManager
 
 TESTS = "executorch.backends.webgpu.test.ops"
@@ -49,28 +50,39 @@ class Recorded:
 
 @contextmanager
 def recording(found: list[Recorded]) -> Iterator[list[str]]:
-    """Watch exports; the caller puts the name of what it runs into the list that it gets."""
+    """Watch exports; the caller puts the name of what it runs into the list that it gets.
+
+    The exporter itself traces patterns while it lowers, so what is lowered says which trace a program is of. Tests
+    that were imported before have taken `to_edge_transform_and_lower` already, and are not seen.
+    """
     name = [""]
-    export, finish = torch.export.export, EdgeProgramManager.to_executorch
-    last: list[Recorded] = []  # a program is made of what was traced last
+    export, lower, finish = torch.export.export, exir.to_edge_transform_and_lower, EdgeProgramManager.to_executorch
+    traced: dict[int, Recorded] = {}
 
     def watched_export(module: torch.nn.Module, args: tuple[Any, ...], *rest: Any, **options: Any) -> Any:
         kept = copy.deepcopy(module)
         result = export(module, args, *rest, **options)
-        last[:] = [Recorded(name[0], kept, copy.deepcopy(tuple(args)), result)]
+        traced[id(result)] = Recorded(name[0], kept, copy.deepcopy(tuple(args)), result)
         return result
+
+    def watched_lower(program: Any, *rest: Any, **options: Any) -> Any:
+        edge = lower(program, *rest, **options)
+        edge._recorded = traced.get(id(program))
+        return edge
 
     def watched_finish(self: Any, *rest: Any, **options: Any) -> Any:
         result = finish(self, *rest, **options)
-        found.extend(replace(one, program=bytes(result.buffer)) for one in last)
+        if recorded := getattr(self, "_recorded", None):
+            found.append(replace(recorded, program=bytes(result.buffer), sizes=set()))
         return result
 
-    torch.export.export = watched_export
+    torch.export.export, exir.to_edge_transform_and_lower = watched_export, watched_lower
     EdgeProgramManager.to_executorch = watched_finish
     try:
         yield name
     finally:
-        torch.export.export, EdgeProgramManager.to_executorch = export, finish
+        torch.export.export, exir.to_edge_transform_and_lower = export, lower
+        EdgeProgramManager.to_executorch = finish
 
 
 def record(wanted: list[str] | None = None, whole_tests: bool = False) -> tuple[list[Recorded], list[str]]:
@@ -159,7 +171,8 @@ def _inputs(recorded: Recorded) -> list[Any]:
     """The fake tensors that the user's inputs were traced with."""
     program = recorded.traced
     names = set(program.graph_signature.user_inputs)
-    return [n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
+    values = [n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def _symbols(value: Any) -> set[Any]:
@@ -167,18 +180,22 @@ def _symbols(value: Any) -> set[Any]:
     return set().union(*(d.node.expr.free_symbols for d in shape if isinstance(d, torch.SymInt)))
 
 
-def inputs_at(recorded: Recorded, level: dict[Any, int], step: int, rng: np.random.Generator) -> list[torch.Tensor]:
+def inputs_at(recorded: Recorded, level: dict[Any, int], step: int, rng: np.random.Generator) -> list[Any]:
     """Inputs of the level's dims with numbers from the range of the examples; a position goes on by one a step."""
     made = []
-    tensors = [a for a in recorded.example if isinstance(a, torch.Tensor)]
-    names = list(recorded.traced.graph_signature.user_inputs)
-    for name, example, fake in zip(names, tensors, _inputs(recorded), strict=True):
+    fakes = iter(_inputs(recorded))
+    for name, example in zip(recorded.traced.graph_signature.user_inputs, recorded.example, strict=True):
+        if not isinstance(example, torch.Tensor):  # a number that the program has for good
+            made.append(example)
+            continue
+        fake = next(fakes)
         dims = [int(d.node.expr.subs(level)) if isinstance(d, torch.SymInt) else d for d in fake.shape]
         if "pos" in name and example.numel() == 1 and not example.is_floating_point():
             made.append(torch.full_like(example, 0 if level else step))
             continue
         low, high = (float(example.min()), float(example.max())) if example.numel() else (0.0, 1.0)
         if example.is_floating_point():
+            low, high = (low - 1, high + 1) if low == high else (low, high)
             array = rng.uniform(low, high, dims) if np.isfinite([low, high]).all() else rng.normal(size=dims)
         else:
             array = rng.integers(int(low), int(high) + 1, dims)
@@ -191,14 +208,20 @@ def answers(recorded: Recorded) -> dict[str, np.ndarray]:
     module, rng = copy.deepcopy(recorded.module), np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {}
     order = levels(recorded)
+    signature = recorded.traced.graph_signature
+    mutated = [list(signature.user_inputs).index(name) for name in signature.user_inputs_to_mutate.values()]
     for n, level in enumerate(order if len(order) > 1 else order * 3):
         given = inputs_at(recorded, level, n, rng)
+        after = copy.deepcopy(given)
         with torch.no_grad():
-            result = module(*copy.deepcopy(given))
+            result = module(*after)
         flat = result if isinstance(result, list | tuple) else [result]
-        for kind, tensors in (("in", given), ("out", flat)):
+        if "update_cache" in recorded.name:  # it gives back one element that means nothing
+            flat = []
+        changed = [after[i] for i in mutated]  # a program gives back first what it changed of its inputs
+        for kind, tensors in (("in", given), ("out", [*changed, *flat])):
             for i, tensor in enumerate(tensors):
-                arrays[f"{n}.{kind}{i}"] = tensor.detach().numpy()
+                arrays[f"{n}.{kind}{i}"] = np.asarray(tensor.detach() if isinstance(tensor, torch.Tensor) else tensor)
     return arrays
 
 

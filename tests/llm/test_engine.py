@@ -538,7 +538,15 @@ def test_what_changes_the_state_closes_a_stream(llm: LLM, change: str, tmp_path:
     assert llm.generate(PROMPT, max_tokens=8).tokens == expected
 
 
-def test_ctrl_c_falls_between_steps(order: tuple[LLM, Order]) -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """As in a terminal: a job in the background starts with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_falls_between_steps(order: tuple[LLM, Order], ctrl_c: None) -> None:
     """Pressed at any moment of a step, it is raised once the step is whole."""
     llm, calls = order
     expected = llm.generate(PROMPT, max_tokens=8).tokens
