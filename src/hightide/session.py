@@ -34,7 +34,7 @@ from hightide.levels import (
     graph_inputs,
     live_symint,
 )
-from hightide.ops.choices import Choices
+from hightide.ops.choices import Choices, routes_from_environment
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
 from hightide.probes import probe
@@ -102,7 +102,7 @@ class GpuSession:
         self.name = device.adapter.name
         self.counters = Counters()
         self.specs = graph_inputs(graph, dynamic, names)
-        chosen = Choices(device.traits, {**device.tuned, **(choices or {})})
+        chosen = Choices(device.traits, {**device.tuned, **routes_from_environment(), **(choices or {})})
         self.planner = Planner(graph, scratch_limit=device.max_binding, choices=chosen)
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")

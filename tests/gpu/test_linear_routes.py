@@ -8,6 +8,7 @@ from op_cases import CASES
 from op_runner import check_blank_parameters, follow_levels
 from test_blocks import K, dequantised, random_blocks, weight_value
 
+from hightide import InputError
 from hightide.gpu.device import Device
 from hightide.graph.builder import GraphBuilder
 from hightide.ops.blocks.layout import BLOCK_TYPES
@@ -112,3 +113,22 @@ def test_routes_follow_the_adapter(traits: Traits, gemv: str, gemm: str) -> None
     forced = Choices(traits, {GEMV.name: "subgroups"})
     assert forced(GEMV) == ("subgroups" if traits.subgroup_size >= 8 else gemv)
     assert Choices(traits)(ACTIVATIONS) == "f32"
+
+
+def test_routes_can_be_chosen_in_the_environment(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = GraphBuilder()
+    weight, scales = np.zeros((8, 32), np.uint8), np.ones((2, 8), np.float32)
+    x = b.input((1, 64))
+    graph = b.graph(b.call("et_vk.linear_q4gsw.default", x, b.constant(weight), b.constant(scales), 32, None))
+
+    def routes() -> list[str]:
+        _, plan, _ = GpuSession(graph, device).level([np.ones((1, 64), np.float32)])
+        return [step.dispatch.kernel.name for step in plan.steps]
+
+    assert "activations_int8" not in routes()
+    monkeypatch.setenv("HIGHTIDE_ROUTES", "linear.activations=int8, linear.gemv=split")
+    assert routes()[0] == "activations_int8"
+    for wrong, message in (("linear.gem=split", "'linear.gem'; what can be chosen is"), ("linear.gemv=x", "it can be")):
+        monkeypatch.setenv("HIGHTIDE_ROUTES", wrong)
+        with pytest.raises(InputError, match=message):
+            routes()

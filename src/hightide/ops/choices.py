@@ -2,13 +2,17 @@
 
 An op that has several routes for one shape declares a `Choice` beside its kernels and asks
 `ctx.choose(CHOICE)` in `plan`. The answer is, in this order: what the caller forces (tests, `verify`), what
-was measured on this adapter (`hightide tune`), the default for an adapter of its traits.
+HIGHTIDE_ROUTES says ("linear.activations=int8,linear.gemv=split"), what was measured on this adapter
+(`hightide tune`), the default for an adapter of its traits.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from hightide.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -60,3 +64,16 @@ class Choices:
         if option in choice.options and choice.possible(self.traits, option):
             return option
         return choice.default(self.traits)
+
+
+def routes_from_environment() -> dict[str, str]:
+    """What HIGHTIDE_ROUTES chooses; InputError for what there is not."""
+    chosen: dict[str, str] = {}
+    for item in filter(None, os.environ.get("HIGHTIDE_ROUTES", "").split(",")):
+        name, _, option = (part.strip() for part in item.partition("="))
+        if name not in CHOICES:
+            raise InputError(f"HIGHTIDE_ROUTES has {name!r}; what can be chosen is {', '.join(sorted(CHOICES))}")
+        if option not in CHOICES[name].options:
+            raise InputError(f"HIGHTIDE_ROUTES has {name}={option}; it can be {', '.join(CHOICES[name].options)}")
+        chosen[name] = option
+    return chosen
