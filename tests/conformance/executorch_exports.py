@@ -204,12 +204,10 @@ def inputs_at(recorded: Recorded, level: dict[Any, int], step: int, rng: np.rand
 
 
 def answers(recorded: Recorded) -> dict[str, np.ndarray]:
-    """The inputs and the eager module's outputs of every step."""
+    """The inputs of every step, the eager module's outputs, and the inputs that it changed (a cache that is given)."""
     module, rng = copy.deepcopy(recorded.module), np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {}
     order = levels(recorded)
-    signature = recorded.traced.graph_signature
-    mutated = [list(signature.user_inputs).index(name) for name in signature.user_inputs_to_mutate.values()]
     for n, level in enumerate(order if len(order) > 1 else order * 3):
         given = inputs_at(recorded, level, n, rng)
         after = copy.deepcopy(given)
@@ -218,8 +216,10 @@ def answers(recorded: Recorded) -> dict[str, np.ndarray]:
         flat = result if isinstance(result, list | tuple) else [result]
         if "update_cache" in recorded.name:  # it gives back one element that means nothing
             flat = []
-        changed = [after[i] for i in mutated]  # a program gives back first what it changed of its inputs
-        for kind, tensors in (("in", given), ("out", [*changed, *flat])):
+        changed = [
+            b for a, b in zip(given, after, strict=True) if isinstance(a, torch.Tensor) and not torch.equal(a, b)
+        ]
+        for kind, tensors in (("in", given), ("changed", changed), ("out", flat)):
             for i, tensor in enumerate(tensors):
                 arrays[f"{n}.{kind}{i}"] = np.asarray(tensor.detach() if isinstance(tensor, torch.Tensor) else tensor)
     return arrays
@@ -233,6 +233,9 @@ def write(folder: Path, wanted: list[str] | None = None, whole_tests: bool = Fal
     for one in found:
         stem = one.name.rsplit(".", 1)[-1]
         stem = f"{stem}_{len(names)}" if stem in names else stem
+        if "bad" in stem:  # made to be refused by their runtime; the eager op aborts
+            failed.append(f"{one.name}: made to fail")
+            continue
         if max((t.numel() for t in one.example if isinstance(t, torch.Tensor)), default=0) > LARGEST:
             failed.append(f"{one.name}: too large to run here")
             continue

@@ -66,9 +66,11 @@ def run(folder: Path, stem: str) -> int:
     with np.load(folder / f"{stem}.npz") as arrays:
         count = 1 + max(int(key.split(".")[0]) for key in arrays)
         for n in range(count):
-            inputs, wanted = (numbered(arrays, f"{n}.{kind}") for kind in ("in", "out"))
-            got = method(*inputs)
-            for array, golden in zip(got[: len(wanted)], wanted, strict=True):
+            inputs, changed, wanted = (numbered(arrays, f"{n}.{kind}") for kind in ("in", "changed", "out"))
+            got = method(*inputs)  # first the inputs that were changed
+            assert changed or wanted
+            pairs = [*zip(got, changed, strict=False), *zip(got[len(got) - len(wanted) :], wanted, strict=True)]
+            for array, golden in pairs:
                 check(array, golden, f"step {n}, inputs {[list(i.shape) for i in inputs]}")
     return count
 
