@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -259,10 +259,13 @@ def build_session(
     names: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
     kv: str | None = "f32",
+    choices: Mapping[str, str] | None = None,
+    passes: bool = True,
 ) -> Session:
     """A session on a device, or on the references; `progress` is told of (bytes uploaded, bytes in all).
 
-    `kv` "f16" holds KV caches as halves; None does so on a GPU that has them.
+    `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes; without
+    `passes` a GPU runs the graph as the file has it.
     """
     if kv not in (None, "f16", "f32"):
         raise InputError(f"KV caches are held as f16 or f32, not {kv}")
@@ -272,8 +275,9 @@ def build_session(
         return CpuSession(graph, dynamic, names)
     from hightide.session import GpuSession
 
-    half_caches = kv == "f16" or (kv is None and gpu.traits.f16 and not gpu.traits.software)
-    return GpuSession(fuse(graph), gpu, dynamic, names, progress=progress, half_caches=half_caches)
+    half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
+    graph = fuse(graph) if passes else graph
+    return GpuSession(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)
 
 
 def _only_call(file: MethodFile) -> DelegateCall | None:

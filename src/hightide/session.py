@@ -34,7 +34,6 @@ from hightide.levels import (
     graph_inputs,
     live_symint,
 )
-from hightide.ops.choices import Choices, routes_from_environment
 from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
 from hightide.plan import Plan, Planner, Step
 from hightide.probes import probe
@@ -102,8 +101,7 @@ class GpuSession:
         self.name = device.adapter.name
         self.counters = Counters()
         self.specs = graph_inputs(graph, dynamic, names)
-        chosen = Choices(device.traits, {**device.tuned, **routes_from_environment(), **(choices or {})})
-        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=chosen)
+        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=device.choices(choices))
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)

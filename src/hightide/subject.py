@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hightide.errors import InputError, ProgramError
+from hightide.errors import InputError
 from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.program import DelegateCall
 from hightide.graph.graph import Graph
@@ -26,8 +26,7 @@ from hightide.inspect.sources import GraphSource, MethodSource, Source
 from hightide.inspect.varying import Symbol
 from hightide.levels import InputSpec, graph_inputs
 from hightide.ops.choices import Traits
-from hightide.program import Program, choose_device, load, named_device
-from hightide.reference import CpuSession
+from hightide.program import Program, build_session, choose_device, load, named_device
 
 if TYPE_CHECKING:
     from hightide.llm.tokenizer import Tokenizer
@@ -112,17 +111,17 @@ class Part:
 
     def half_caches(self, traits: Traits) -> bool:
         """Whether the engine would hold this part's KV caches as halves."""
-        return self.decoder and traits.f16 and not traits.software
+        return self.decoder and traits.half_caches
 
     def session(
         self, device: str | int | None = None, choices: Mapping[str, str] | None = None, fuse: bool = True
     ) -> Session:
         """The part on a device; `choices` forces routes, `fuse=False` keeps the file's ops. "cpu": the references."""
         chosen = self.device if device is None else device
-        gpu = choose_device(chosen)
-        if gpu is None:
-            return CpuSession(self.graph, self.dynamic, self.names)
-        return _gpu_session(self, gpu, choices, fuse)
+        kv = None if self.decoder else "f32"
+        return build_session(
+            self.graph, choose_device(chosen), self.dynamic, self.names, kv=kv, choices=choices, passes=fuse
+        )
 
 
 def parse_at(text: str) -> dict[str, int]:
@@ -178,28 +177,12 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
 def _open_gguf(
     file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
 ) -> Subject:
-    from hightide.llm.decoder import DEFAULT_CONTEXT
     from hightide.llm.models import build_graph
-    from hightide.llm.models.builder import INPUTS
+    from hightide.llm.models.builder import DYNAMIC, INPUTS, choose_context
 
-    trained = file.get("context_length", DEFAULT_CONTEXT)
-    if not isinstance(trained, int) or trained < 1:
-        raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a count")
-    context = min(trained, DEFAULT_CONTEXT) if context is None else context
-    if not 1 <= context <= trained:
-        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    context = choose_context(file, context)
     graph = build_graph(file, context, min(GGUF_TOKENS, context))
-    dynamic = (True, False, False, False)
-    source = GraphSource(graph, dynamic, INPUTS)
+    source = GraphSource(graph, DYNAMIC, INPUTS)
     subject = Subject(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
-    subject.parts.append(Part("forward", graph, dynamic, INPUTS, source, 0, device, decoder=True))
+    subject.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
     return subject
-
-
-def _gpu_session(part: Part, gpu: Any, choices: Mapping[str, str] | None, fuse: bool) -> Session:
-    from hightide.graph.passes import fuse as fused
-    from hightide.session import GpuSession
-
-    graph = fused(part.graph) if fuse else part.graph
-    halves = part.half_caches(gpu.traits)
-    return GpuSession(graph, gpu, part.dynamic, part.names, choices=choices, half_caches=halves)

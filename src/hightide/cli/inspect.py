@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hightide.cli.options import DEFAULT, Device, Json, note
+from hightide.cli.options import DEFAULT, Device, Json, check_kind, note
 from hightide.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ def _path(file: str) -> Path:
     path = Path(file)
     if not path.is_file():
         raise InputError(f"{path} is not a file")
-    with path.open("rb") as opened:
-        start = opened.read(8)
-    if start[:4] != b"GGUF" and start[4:] != b"ET12":
-        raise InputError(f"{path} is neither a GGUF model nor a .pte program")
+    check_kind(path)
     return path
 
 

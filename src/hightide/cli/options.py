@@ -57,6 +57,13 @@ Full = Annotated[OnFull, typer.Option(help="When the context is full: stop, or s
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def check_kind(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start[:4] != b"GGUF" and start[4:] != b"ET12":
+        raise InputError(f"{path} is neither a GGUF model nor a .pte program")
+
+
 def open_model(
     name: str | None, tokenizer: Path | None, context: int | None, device: str | None, kv: KvType | None = None
 ) -> LLM:
@@ -73,10 +80,7 @@ def open_model(
         path = Path(name)
         if not path.is_file():
             raise InputError(f"{path} is not a file: name a GGUF or .pte model, or '{DEFAULT}'")
-    with path.open("rb") as file:
-        start = file.read(8)
-    if start[:4] != b"GGUF" and start[4:] != b"ET12":
-        raise InputError(f"{path} is neither a GGUF model nor a .pte program")
+    check_kind(path)
     with loading(path.name) as tell:
         held = None if kv is None else kv.value
         return LLM(path, tokenizer=tokenizer, context=context, device=device, kv=held, progress=tell)

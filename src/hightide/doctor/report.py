@@ -97,7 +97,7 @@ def examine(
     device = open_device(adapter)
     memory = adapter_memory(adapter, [(d.name, d.memory) for d in devices])
     limits = measure_limits(device, fresh=fresh) if test else known_limits(device)
-    models = find_fits(memory, device.max_binding, _half_caches(device), limits.read_gb_s if limits else 0)
+    models = find_fits(memory, device.max_binding, device.traits.half_caches, limits.read_gb_s if limits else 0)
     return Report(
         system,
         devices,
@@ -203,10 +203,6 @@ def _shader_cache(device: Device) -> Property:
     if os.environ.get("MESA_SHADER_CACHE_DISABLE", "").lower() in ("1", "true", "yes"):
         return Property("kernel cache", "no", "MESA_SHADER_CACHE_DISABLE is set: kernels are compiled anew", False)
     return Property("kernel cache", "Mesa's", "compiled kernels are kept on the disk: later starts are faster")
-
-
-def _half_caches(device: Device) -> bool:
-    return device.traits.f16 and not device.traits.software
 
 
 def amount(size: int) -> str:

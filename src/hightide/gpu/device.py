@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +16,7 @@ from wgpu.backends.wgpu_native._api import error_handler
 from hightide import kept
 from hightide.errors import DeviceError
 from hightide.gpu.subgroups import subgroup_size
-from hightide.ops.choices import Traits
+from hightide.ops.choices import Choices, Traits, routes_from_environment
 
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
 _TYPE_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
@@ -116,6 +116,10 @@ class Device:
         self.queue_id = self.wgpu.queue._internal
         self.created = 0  # GPU objects made so far: a steady step must not raise it
         self._probe = self.buffer(16, label="probe")
+
+    def choices(self, forced: Mapping[str, str] | None = None) -> Choices:
+        """The routes to take here: what is forced, then the environment's, then what was measured."""
+        return Choices(self.traits, {**self.tuned, **routes_from_environment(), **(forced or {})})
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:
         """A zeroed buffer of at least `size` bytes, rounded to 16 so that kernels may read whole vec4s."""

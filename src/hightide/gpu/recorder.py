@@ -246,6 +246,10 @@ class Recorder:
                 dispatch(address, x, y, 1)
             lib.wgpuComputePassEncoderEnd(compute)
             lib.wgpuComputePassEncoderRelease(compute)
+        return self._finish(encoder, recording)
+
+    def _finish(self, encoder: Any, recording: Recording) -> Any:
+        """The copies of a step, and the end of its commands."""
         for c in recording.copies:
             target = self.readbacks[self._turn] if c.target is None else c.target
             lib.wgpuCommandEncoderCopyBufferToBuffer(

@@ -154,14 +154,7 @@ class TimedRecorder(Recorder):
             else:
                 self._encode_passes(encoder, recording)
             self._queries.resolve(encoder)
-        for c in recording.copies:
-            target = self.readbacks[self._turn] if c.target is None else c.target
-            lib.wgpuCommandEncoderCopyBufferToBuffer(
-                encoder, c.source._internal, c.source_offset, target._internal, c.offset, c.nbytes
-            )
-        commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
-        lib.wgpuCommandEncoderRelease(encoder)
-        return commands
+        return self._finish(encoder, recording)
 
     def _encode_pass(self, encoder: Any, recording: Recording) -> None:
         """One pass, with a timestamp before the first dispatch and one behind each: as a step runs untimed."""

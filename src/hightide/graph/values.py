@@ -1,7 +1,7 @@
 """The values of a graph: tensors, SymInts, literals and lists of values.
 
 A value's *max dims* are what the file says and what its buffer is sized for; they never change.
-Its *live dims* belong to one run and are computed in `hightide.graph.levels`.
+Its *live dims* belong to one run and are computed in `hightide.plan`.
 """
 
 from __future__ import annotations

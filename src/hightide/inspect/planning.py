@@ -14,7 +14,7 @@ from hightide.graph.passes import fuse
 from hightide.graph.symbols import Env
 from hightide.inspect.memory import Memory, memory_of
 from hightide.inspect.tracing import Formulas, trace
-from hightide.ops.choices import Choices, Traits, routes_from_environment
+from hightide.ops.choices import Choices, Traits
 from hightide.plan import Plan, Planner
 from hightide.subject import Part
 
@@ -34,9 +34,7 @@ def target_of(device: Any) -> Target:
     """An opened device, or None: the routes that a software adapter would take."""
     if device is None:
         return Target(NO_ADAPTER, Choices(Traits(software=True)))
-    return Target(
-        device.adapter.name, Choices(device.traits, {**device.tuned, **routes_from_environment()}), device.max_binding
-    )
+    return Target(device.adapter.name, device.choices(), device.max_binding)
 
 
 class PlannedPart:

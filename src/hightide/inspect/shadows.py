@@ -73,6 +73,7 @@ class Shadowed(Interpreter):
             else:
                 made = op.outputs(ctx, *args)
             self._keep(call.writes, list(made), values)
+        # Shadows are not the arrays that an op expects, some are unknown: whatever it trips over, its dims stay plain.
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
             self._keep(call.writes, [], values)
 

@@ -15,14 +15,13 @@ from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
-from hightide.llm.models.builder import INPUTS, MAX_KEEP
+from hightide.llm.models.builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
 from hightide.ops.sampling.op import SETTINGS, sample
 from hightide.program import Method, Program, build_session, choose_device, named_device
 from hightide.session_api import Fed, Session
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 GREEDY = np.zeros(SETTINGS, np.float32)
-DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
 
 @dataclass(frozen=True)
@@ -188,15 +187,12 @@ def open_gguf(
 ) -> tuple[Decoder, dict[str, Any]]:
     """A GGUF model, and the metadata that its tokenizer is in."""
     file = read_gguf(path)
-    trained = int(file.get("context_length", DEFAULT_CONTEXT))
-    context = min(trained, DEFAULT_CONTEXT) if context is None else context
-    if not 1 <= context <= trained:
-        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    context = choose_context(file, context)
     if max_tokens < 1:
         raise InputError(f"a call takes at least one token, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(device))
-    session = build_session(graph, gpu, [True, False, False, False], INPUTS, progress, kv)
+    session = build_session(graph, gpu, DYNAMIC, INPUTS, progress, kv)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 

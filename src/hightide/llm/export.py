@@ -28,11 +28,11 @@ from gguf import GGUFWriter
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, read_gguf
-from hightide.llm.models.builder import ModelBuilder
+from hightide.llm.models.builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
 from hightide.llm.tokenizer import Tokenizer
 
-DEFAULT_CONTEXT, DEFAULT_MAX_TOKENS = 2048, 128
+DEFAULT_MAX_TOKENS = 128
 EMBEDDING_BITS = (4, 8)
 INTERLEAVED, HALVES = ("llama",), ("qwen2", "qwen3", "phi3")  # how they pair the elements that turn together
 
@@ -82,11 +82,8 @@ def export_gguf(
     if out.suffix != ".pte" or not out.parent.is_dir():
         raise InputError(f"{out} is not the name of a .pte file in a folder that exists")
     file = read_gguf(model)
-    trained = int(file.get("context_length", DEFAULT_CONTEXT))
-    context = min(trained, DEFAULT_CONTEXT) if context is None else context
+    context = choose_context(file, context, least=3)
     max_tokens = min(DEFAULT_MAX_TOKENS, context - 1) if max_tokens is None else max_tokens
-    if not 3 <= context <= trained:
-        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
     if not 2 <= max_tokens < context:  # the exporter cannot trace a call that fills the context
         raise InputError(f"max_tokens must be between 2 and {context - 1}, not {max_tokens}")
     checkpoint = read_checkpoint(file, context)

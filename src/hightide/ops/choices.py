@@ -27,6 +27,11 @@ class Traits:
     workgroup_bytes: int = 16_384
     storage_buffers: int = 8  # per dispatch
 
+    @property
+    def half_caches(self) -> bool:
+        """Whether KV caches are halves unless somebody says otherwise."""
+        return self.f16 and not self.software
+
 
 SOFTWARE = Traits(software=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import ProgramError, UnsupportedError
+from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.blob import Blob
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.graph.builder import GraphBuilder
@@ -27,6 +27,8 @@ PART_BYTES = 128 << 20  # WebGPU's guaranteed binding size: larger weights are s
 MAX_DEPTH = 1024  # elements of a head; the largest known is 256
 MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
 INPUTS = ("tokens", "input_pos", "keep", "settings")
+DYNAMIC = (True, False, False, False)
+DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,17 @@ class Rope:
     cos: TensorValue
     sin: TensorValue
     halves: bool
+
+
+def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
+    """The context to build a model for, within the one it was trained for."""
+    trained = file.get("context_length", DEFAULT_CONTEXT)
+    if not isinstance(trained, int) or trained < 1:
+        raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a count")
+    context = min(trained, DEFAULT_CONTEXT) if asked is None else asked
+    if not least <= context <= trained:
+        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    return context
 
 
 class ModelBuilder:

@@ -24,6 +24,8 @@ from hightide.ops.contract import (
     op,
     require_dtype,
 )
+from hightide.ops.norm.rms import rms_normed
+from hightide.ops.rotary.turns import turned_halves, turned_neighbours
 
 
 def check_position(ctx: Context, tokens: int, cache: Tensor, position: int | LiveInt) -> None:
@@ -188,8 +190,8 @@ class RopeCache(Op):
         by_head = qkv.reshape(1, qkv.shape[1], heads + 2 * kv_heads, depth)
         q, k, v = np.split(by_head, [heads, heads + kv_heads], axis=2)
         if q_norm is not None and k_norm is not None:
-            q, k = _normed(q, q_norm, eps), _normed(k, k_norm, eps)
-        turn = _turned_halves if style == "halves" else _turned_neighbours
+            q, k = rms_normed(q, q_norm, eps), rms_normed(k, k_norm, eps)
+        turn = turned_halves if style == "halves" else turned_neighbours
         c, s = cos[rows, None, :], sin[rows, None, :]  # [S, 1, rotary or rotary/2]
         k_cache[:, rows], v_cache[:, rows] = turn(k, c, s), v
         return turn(q, c, s)
@@ -198,24 +200,6 @@ class RopeCache(Op):
 def _rotary(table: Tensor, style: str) -> int:
     """How many elements of a head turn."""
     return table.width if style == "halves" else table.width * 2
-
-
-def _normed(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight)
-
-
-def _turned_halves(x: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
-    rotary = c.shape[-1]
-    inner = x[..., :rotary]
-    swapped = np.concatenate([-inner[..., rotary // 2 :], inner[..., : rotary // 2]], axis=-1)
-    return np.concatenate([inner * c + swapped * s, x[..., rotary:]], axis=-1)
-
-
-def _turned_neighbours(x: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
-    rotary = c.shape[-1] * 2
-    even, odd = x[..., 0:rotary:2], x[..., 1:rotary:2]
-    turned = np.stack([even * c - odd * s, even * s + odd * c], axis=-1).reshape(*x.shape[:-1], rotary)
-    return np.concatenate([turned, x[..., rotary:]], axis=-1)
 
 
 NORM = """var squares = 0.0;

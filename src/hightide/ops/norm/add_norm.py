@@ -10,6 +10,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, kernel, op, require_dtype
+from hightide.ops.norm.rms import rms_normed
 from hightide.ops.rows import row_lanes
 
 INNER_SCALE = """for (var i = lane; i < params.width; i += LANES) { sum += h[start + i] * h[start + i]; }
@@ -76,12 +77,8 @@ class AddNorm(Op):
         weight: np.ndarray,
         eps: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        total = x + (h if inner is None else _normed(h, inner, inner_eps))
-        return total, _normed(total, weight, eps)
-
-
-def _normed(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight)
+        total = x + (h if inner is None else rms_normed(h, inner, inner_eps))
+        return total, rms_normed(total, weight, eps)
 
 
 @cache

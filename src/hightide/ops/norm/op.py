@@ -25,6 +25,7 @@ from hightide.ops.contract import (
     require_dtype,
 )
 from hightide.ops.norm.add_norm import AddNorm
+from hightide.ops.norm.rms import rms_normed
 from hightide.ops.rows import row_lanes
 
 __all__ = ["AddNorm"]  # imported for its registration
@@ -57,7 +58,7 @@ class RmsNorm(Op):
         )
 
     def reference(self, x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
+        return rms_normed(x, weight, eps)
 
 
 def affine(first: int, weight: bool, bias: bool, of: str = "f32") -> dict[str, object]:

@@ -22,6 +22,7 @@ from hightide.ops.contract import (
     op,
     require_dtype,
 )
+from hightide.ops.rotary.turns import turned_halves, turned_neighbours
 
 INTERLEAVED = kernel("rotary/rotary.wgsl", "rotary_interleaved", HALVES="false")
 COMPLEX = kernel("rotary/complex.wgsl", "rotary_complex")
@@ -86,12 +87,7 @@ class RotaryInterleaved(Op):
     def reference(self, xq: np.ndarray, xk: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, ...]:
         tokens = xq.shape[1]
         c, s = cos[:tokens, None, :], sin[:tokens, None, :]  # [S, 1, D/2]
-
-        def turned(x: np.ndarray) -> np.ndarray:
-            even, odd = x[..., 0::2], x[..., 1::2]
-            return np.stack([even * c - odd * s, even * s + odd * c], axis=-1).reshape(x.shape)
-
-        return turned(xq), turned(xk)
+        return turned_neighbours(xq, c, s), turned_neighbours(xk, c, s)
 
 
 @op("et_vk.apply_rotary_emb_hf.default")
@@ -124,14 +120,7 @@ class RotaryHalves(Op):
     ) -> tuple[np.ndarray, ...]:
         rows = slice(start, start + xq.shape[1])
         c, s = cos[rows, None, :], sin[rows, None, :]  # [S, 1, rotary]
-        rotary = cos.shape[-1]
-
-        def turned(x: np.ndarray) -> np.ndarray:
-            inner = x[..., :rotary]
-            half = np.concatenate([-inner[..., rotary // 2 :], inner[..., : rotary // 2]], axis=-1)
-            return np.concatenate([inner * c + half * s, x[..., rotary:]], axis=-1)
-
-        return turned(xq), turned(xk)
+        return turned_halves(xq, c, s), turned_halves(xk, c, s)
 
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
