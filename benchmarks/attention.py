@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from hightide.gpu.device import Device, find_adapter, open_device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.runtime.gpu_session import GpuSession
 
 MODELS = {"SmolLM2 135M": (9, 3, 64), "Llama 3.2 1B": (32, 8, 64), "Qwen3 0.6B": (16, 8, 128)}
 CONTEXTS = (128, 1024, 4096)

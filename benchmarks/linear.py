@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from hightide.formats.blob import Blob
 from hightide.gpu.device import Device, find_adapter, open_device
 from hightide.gpu.limits import measure_limits
-from hightide.graph.builder import GraphBuilder
+from hightide.graph.blob import Blob
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.plan import Step
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.planning.planner import Step
+from hightide.runtime.gpu_session import GpuSession
 
 SHAPES = ((2048, 8192), (576, 576), (576, 192), (576, 1536), (1536, 576), (576, 49152))  # (K, N)
 GROUP = 32

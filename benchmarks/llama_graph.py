@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
+from hightide.ops.builder import GraphBuilder
 
 
 def llama_graph(

@@ -18,7 +18,7 @@ import wgpu
 from llama_graph import llama_graph
 
 from hightide.gpu.device import find_adapter, open_device
-from hightide.session import GpuSession, Ticket
+from hightide.runtime.gpu_session import GpuSession, Ticket
 
 LAYERS, ROUNDS = 16, 200
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hightide.graph.values import TensorValue
-from hightide.subject import open_subject
+from hightide.tools.opened_file import open_subject
 
 
 def damage(data: bytes, stored: bytes) -> bytes:

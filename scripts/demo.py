@@ -14,7 +14,7 @@ import numpy as np
 import hightide
 from hightide.errors import HightideError
 from hightide.llm.default_model import default_model
-from hightide.reference import CpuSession
+from hightide.runtime.cpu_session import CpuSession
 
 PROGRAM = Path(__file__).parent.parent / "tests" / "conformance" / "smollm2.pte"
 # (tokens, position): prefill, decode, a chunk at a position, a restart at the max length, decode again

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hightide.doctor.case_graph import LEVELS, CaseGraph
 from hightide.graph.aliases import output_ids
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import ListValue, TensorValue
-from hightide.levels import InputElements, MaxElements, graph_inputs
 from hightide.ops import REGISTRY
 from hightide.ops.case import Case, all_cases
 from hightide.ops.contract import Tensor
 from hightide.ops.table import OpRow, Routes, count_line, op_table
-from hightide.plan import Plan, Planner
+from hightide.planning.levels import InputElements, MaxElements, graph_inputs
+from hightide.planning.planner import Plan, Planner
+from hightide.tools.doctor.case_graph import LEVELS, CaseGraph
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = all_cases()

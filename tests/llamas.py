@@ -9,7 +9,7 @@ from llama_graph import llama_graph
 
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 MAX_TOKENS, CONTEXT, VOCAB = 24, 80, 96
 INPUTS = {"dynamic": [True, False], "names": ["tokens", "input_pos"]}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hightide.gpu.memory import MemoryPlan, plan_memory
 from hightide.gpu.pipelines import shader_source
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, OpCall
 from hightide.ops.attention.steps import Shape, attend
 from hightide.ops.contract import Context, Dispatch, Kernel, Scratch
-from hightide.plan import Plan
+from hightide.planning.memory import MemoryPlan, plan_memory
+from hightide.planning.planner import Plan
 
 
 class KernelFault:
@@ -80,4 +80,4 @@ def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> Non
         shared = {**plan.shared, aliases.root[one]: new, aliases.root[other]: new}
         return replace(plan, shared=shared, shared_sizes=(*plan.shared_sizes, max(plan.shared_sizes)))
 
-    monkeypatch.setattr("hightide.session.plan_memory", wrong)
+    monkeypatch.setattr("hightide.runtime.gpu_session.plan_memory", wrong)

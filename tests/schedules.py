@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hightide.program import Method, Program
-from hightide.reference import CpuSession
+from hightide.pte.program import Method, Program
+from hightide.runtime.cpu_session import CpuSession
 
 PROGRAMS = Path(__file__).parent / "conformance"
 INDEX: dict[str, dict[str, Any]] = json.loads((PROGRAMS / "programs.json").read_text())

@@ -14,7 +14,7 @@ from hightide.errors import DeviceError, HightideError, InputError, ProgramError
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
     from hightide.llm.llm import LLM
-    from hightide.program import Method, Program, load
+    from hightide.pte.program import Method, Program, load
 
     __version__: str
 
@@ -35,10 +35,10 @@ __all__ = [
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
     "LLM": "hightide.llm.llm",
-    "Method": "hightide.program",
-    "Program": "hightide.program",
+    "Method": "hightide.pte.program",
+    "Program": "hightide.pte.program",
     "adapters": "hightide.gpu.device",
-    "load": "hightide.program",
+    "load": "hightide.pte.program",
 }
 
 

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-import hightide.program
+import hightide.pte.program
 from hightide.errors import UnsupportedError
-from hightide.formats.program import MethodFile, TensorSpec
+from hightide.formats.program_file import MethodFile, TensorSpec
 from hightide.formats.pte_values import DTYPES
 from hightide.formats.vkgraph import DELEGATE_IDS
 from hightide.graph.values import ITEM_SIZE
@@ -124,7 +124,7 @@ class MethodMeta:
 class Method:
     """A loaded method."""
 
-    def __init__(self, method: hightide.program.Method, meta: MethodMeta) -> None:
+    def __init__(self, method: hightide.pte.program.Method, meta: MethodMeta) -> None:
         self._method = method
         self._meta = meta
 
@@ -146,7 +146,7 @@ class Method:
 class Program:
     """A loaded program."""
 
-    def __init__(self, program: hightide.program.Program) -> None:
+    def __init__(self, program: hightide.pte.program.Program) -> None:
         self._program = program
         self._methods: dict[str, Method] = {}
 
@@ -215,7 +215,7 @@ class Runtime:
             raise UnsupportedError("hightide writes no ETDump; load the program with enable_etdump=False")
         data_files = () if data_path is None else (data_path,)
         if isinstance(data, Path | str):
-            return Program(hightide.program.load(data, device, data_files))
+            return Program(hightide.pte.program.load(data, device, data_files))
         if not isinstance(data, bytes | bytearray):
             if not hasattr(data, "read"):
                 raise TypeError(f"expected bytes, a path to a .pte file or a file object, got {type(data).__name__}")
@@ -223,4 +223,4 @@ class Runtime:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "program.pte")  # weights are memory-mapped, so the bytes need a file
             path.write_bytes(data)
-            return Program(hightide.program.load(path, device, data_files))
+            return Program(hightide.pte.program.load(path, device, data_files))

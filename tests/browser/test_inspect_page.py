@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from browsing import Opened
 
-from hightide.inspect.page import write_page
-from hightide.inspect.planning import target_of
-from hightide.inspect.report import inspect_file
+from hightide.tools.inspect.file_report import inspect_file
+from hightide.tools.inspect.inspect_page import write_page
+from hightide.tools.inspect.planning import target_of
 
 TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from browsing import Opened
 from schedules import PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.profile import profile_file
+from hightide.tools.profile import profile_file
 
 pytestmark = pytest.mark.slow
 

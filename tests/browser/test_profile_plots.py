@@ -11,7 +11,7 @@ from browsing import Opened
 from schedules import PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.profile import Profile, profile_file
+from hightide.tools.profile import Profile, profile_file
 
 pytestmark = pytest.mark.slow
 

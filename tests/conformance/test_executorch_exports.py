@@ -19,7 +19,7 @@ from schedules import error_of_range
 
 from hightide import HightideError
 from hightide.gpu.device import Device
-from hightide.program import load
+from hightide.pte.program import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 KEPT = Path(__file__).parent / "exports"

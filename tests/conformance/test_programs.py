@@ -13,13 +13,13 @@ import pytest
 from schedules import INDEX, PROGRAMS, Step, error_of_range, oracle, relative_error, steps
 
 from hightide import UnsupportedError
-from hightide.formats.program import DelegateCall, KernelCall
+from hightide.formats.program_file import DelegateCall, KernelCall
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
 from hightide.gpu.device import Device
-from hightide.kernels import find_op
 from hightide.ops import REGISTRY
-from hightide.program import Method, Program, load
+from hightide.pte.kernel_calls import find_op
+from hightide.pte.program import Method, Program, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 

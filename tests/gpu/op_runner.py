@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hightide.doctor.case_graph import LEVELS
-from hightide.doctor.case_graph import CaseGraph as Built
-from hightide.doctor.selftest import Trial, run_trial
 from hightide.gpu.device import Device
 from hightide.ops.case import Case
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.doctor.case_graph import LEVELS
+from hightide.tools.doctor.case_graph import CaseGraph as Built
+from hightide.tools.doctor.selftest import Trial, run_trial
 
 __all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels"]
 

@@ -8,12 +8,12 @@ from op_cases import CASES
 from op_runner import Built, check_blank_parameters, follow_levels
 
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
 from hightide.ops.attention.steps import DECODE, PART_KEYS, PREFILL
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Traits
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 CASE = {case.name: case for case in CASES}
 CONTEXT = 2 * PART_KEYS + 40

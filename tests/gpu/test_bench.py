@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import hightide
-from hightide.bench import scripts
-from hightide.bench.built_for import measure_built_for
-from hightide.bench.engine import Engine, prompt
-from hightide.bench.host import counted, measure_host
-from hightide.bench.kernels import kernel_shares
-from hightide.bench.matmul import Matmul
-from hightide.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
-from hightide.bench.random_llama import RandomLlama, random_llama
 from hightide.cli import main
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits
+from hightide.tools.bench import scripts
+from hightide.tools.bench.bench_engine import Engine, prompt
+from hightide.tools.bench.built_for import measure_built_for
+from hightide.tools.bench.host import counted, measure_host
+from hightide.tools.bench.kernel_shares import kernel_shares
+from hightide.tools.bench.matmul import Matmul
+from hightide.tools.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
+from hightide.tools.bench.random_llama import RandomLlama, random_llama
 
 SMALL = RandomLlama(dim=64, layers=2, heads=2, kv_heads=1, ffn=96, vocab=320, context=2048)
 LIMITS = Limits(10.0, 12.0, 100.0, 5.0, 80.0, 500.0)

@@ -7,13 +7,13 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 from op_runner import check_blank_parameters
 
-from hightide.formats.blob import Blob
 from hightide.formats.gguf import block_size
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
+from hightide.graph.blob import Blob
 from hightide.graph.values import TensorValue
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.runtime.gpu_session import GpuSession
 
 K, MAX_ROWS = 512, 21
 

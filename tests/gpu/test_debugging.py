@@ -12,12 +12,12 @@ from llamas import call, llama_session, small_llama
 from planted import one_buffer_for, plant
 
 from hightide import DeviceError
-from hightide.debugging import tag
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import OpCall
-from hightide.session import GpuSession
-from hightide.session_api import Fed
+from hightide.ops.builder import GraphBuilder
+from hightide.runtime.debug_checks import tag
+from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.session import Fed
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,12 @@ import hightide
 from hightide import DeviceError, HightideError, InputError
 from hightide.gpu.device import Device, find_adapter
 from hightide.gpu.pipelines import shader_source
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import Kernel
-from hightide.program import load
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.pte.program import load
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 ONE = np.ones((1, 1), np.int64)
 # llama_gqa takes up to 47 tokens of 160, over a context of 96.

@@ -19,8 +19,8 @@ from op_runner import Built
 from hightide.errors import HightideError
 from hightide.gpu.device import Device
 from hightide.ops import REGISTRY
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 LEVEL = {"S": 7, "T": 3, "B": 2, "P": 13}
 

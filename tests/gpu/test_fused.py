@@ -7,9 +7,9 @@ import pytest
 from llamas import CONTEXT, INPUTS, call, llama_session, small_llama
 from schedules import error_of_range
 
+from hightide.fuse import fuse
 from hightide.gpu.device import Device
-from hightide.graph.passes import fuse
-from hightide.reference import CpuSession
+from hightide.runtime.cpu_session import CpuSession
 
 STEPS = [(24, 0), (1, 24), (1, 25), (7, 26), (2, 33), (1, 35), (17, 0), (1, 17), (1, CONTEXT - 1)]
 

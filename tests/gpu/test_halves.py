@@ -12,13 +12,13 @@ from op_runner import LEVELS, Built, check_blank_parameters
 from schedules import PROGRAMS, relative_error, steps
 
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue, Value
 from hightide.ops import REGISTRY
-from hightide.program import load
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.pte.program import load
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 ROUNDING = 1e-3  # of the range: half a unit in the last of a half's 11 bits, twice where an op reads what it wrote
 AT_TIES = {"torchao.choose_qparams_affine.default"}  # halves meet ties that float32 and float64 divide differently

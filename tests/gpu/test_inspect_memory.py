@@ -8,9 +8,9 @@ import pytest
 from schedules import PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.inspect.planning import PlannedPart, target_of
-from hightide.session import GpuSession
-from hightide.subject import open_subject
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.inspect.planning import PlannedPart, target_of
+from hightide.tools.opened_file import open_subject
 
 MODELS = Path(__file__).parents[1] / "models"
 FILES = [PROGRAMS / f"{name}.pte" for name in ("llama_gqa", "two_dims", "llama_fp16")] + [MODELS / "qwen3.gguf"]

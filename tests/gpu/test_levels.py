@@ -11,11 +11,11 @@ from schedules import PROGRAMS, error_of_range, oracle
 
 from hightide import InputError, UnsupportedError
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
-from hightide.program import load
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.pte.program import load
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 FLOAT64_ERROR = 2e-5  # of the range of the expected values
 
@@ -125,7 +125,7 @@ def test_a_full_parameter_buffer_starts_anew(device: Device, monkeypatch: pytest
     session = llama_session(device)
     plan = session.level(call(1, 0))[1]
     blocks = len({(step.dispatch.kernel, step.dispatch.params) for step in plan.steps})
-    monkeypatch.setattr("hightide.session.PARAMS_BLOCKS", blocks + 8)  # room for one plan, not for two
+    monkeypatch.setattr("hightide.runtime.gpu_session.PARAMS_BLOCKS", blocks + 8)  # room for one plan, not for two
     tight = llama_session(device)
     # Repeats have commands encoded ahead, which hold offsets of parameters that are then overwritten.
     order = [*(1,) * 4, 7, 7, 7, 1, 1, *range(1, MAX_TOKENS + 1), 1, 1]
@@ -133,7 +133,7 @@ def test_a_full_parameter_buffer_starts_anew(device: Device, monkeypatch: pytest
         inputs = call(tokens, n)
         assert tight.run(inputs)[0].tobytes() == session.run(inputs)[0].tobytes()
         assert len(tight.levels) <= 2
-    monkeypatch.setattr("hightide.session.PARAMS_BLOCKS", blocks - 1)
+    monkeypatch.setattr("hightide.runtime.gpu_session.PARAMS_BLOCKS", blocks - 1)
     with pytest.raises(UnsupportedError, match=f"a plan needs more than {blocks - 1} different sets of parameters"):
         llama_session(device)
 

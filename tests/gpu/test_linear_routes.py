@@ -10,11 +10,11 @@ from test_blocks import K, dequantised, random_blocks, weight_value
 
 from hightide import InputError
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Choices, Traits
 from hightide.ops.linear.routes import ACTIVATIONS, GEMM, GEMV
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 Q4_CASES = ("q4_bias", "q4_silu_aligned", "q4_gelu")
 CASE = {case.name: case for case in CASES if case.name in Q4_CASES}

@@ -18,18 +18,18 @@ from op_runner import Built
 from schedules import INDEX, PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.gpu.memory import gpu_bytes, plan_memory
-from hightide.gpu.upload import CHUNK_ITEMS
 from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
-from hightide.levels import MaxElements
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import Scratch
-from hightide.plan import Planner
-from hightide.program import load
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.planning.levels import MaxElements
+from hightide.planning.memory import gpu_bytes, plan_memory
+from hightide.planning.planner import Planner
+from hightide.pte.program import load
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.upload import CHUNK_ITEMS
 
 # ---- lifetimes
 
@@ -211,7 +211,7 @@ def weights_graph(path: Path, megabytes: int) -> Graph:
     import mmap
     from dataclasses import replace
 
-    from hightide.formats.blob import Blob
+    from hightide.graph.blob import Blob
 
     count = megabytes * (1 << 20) // 16
     with path.open("w+b") as file:
@@ -255,7 +255,7 @@ import resource, sys
 sys.path = {path!r}
 from pathlib import Path
 from hightide.gpu.device import find_adapter, open_device
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
 from test_memory import softmax_rows, weights_graph
 
 device = open_device(find_adapter(None))

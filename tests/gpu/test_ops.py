@@ -8,7 +8,7 @@ from op_cases import CASES, Case
 from op_runner import LEVELS, Built, check_blank_parameters, follow_levels
 
 from hightide.gpu.device import Device
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

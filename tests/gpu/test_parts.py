@@ -9,7 +9,7 @@ import pytest
 from schedules import PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.subject import open_subject
+from hightide.tools.opened_file import open_subject
 
 MODELS = Path(__file__).parents[1] / "models"
 FILES = [PROGRAMS / "llama_gqa.pte", PROGRAMS / "symints_between.pte", MODELS / "llama.gguf"]

@@ -10,10 +10,10 @@ import pytest
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device
 from hightide.gpu.pipelines import Pipelines, compiling, pipelines
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import kernel
-from hightide.session import GpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 
 def small_graph() -> Graph:

@@ -21,11 +21,11 @@ from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits, known_limits, measure_limits
 from hightide.gpu.queries import SET_SIZE, Queries
 from hightide.gpu.timestamps import TimedRecorder, Timing, finest_timing
-from hightide.graph.builder import GraphBuilder
-from hightide.profile import profile, profile_file
-from hightide.profile.measure import _recording_with
-from hightide.program import load
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.pte.program import load
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.profile import profile, profile_file
+from hightide.tools.profile.measure import _recording_with
 
 MODELS = Path(__file__).parents[1] / "models"
 TIMINGS = list(Timing)

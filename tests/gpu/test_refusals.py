@@ -9,9 +9,9 @@ import pytest
 
 from hightide.errors import HightideError
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.values import TensorValue
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.runtime.gpu_session import GpuSession
 
 F, I8, I32, BOOL = "float32", "int8", "int32", "bool"
 ONES, ZEROS, HALVES = [1, 1], [0, 0], np.ones((2, 3, 3, 3), np.float16)

@@ -7,9 +7,9 @@ import pytest
 from op_runner import check_blank_parameters
 
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
-from hightide.ops.sampling.op import sample
-from hightide.session import GpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.ops.sampling.sampling import sample
+from hightide.runtime.gpu_session import GpuSession
 
 
 def sampler(device: Device, width: int) -> GpuSession:

@@ -12,12 +12,12 @@ import pytest
 from fake_choice import FakeChoice
 
 from hightide.cli import main
-from hightide.doctor import report
-from hightide.doctor.selftest import Trial, run_trial, self_test, trials
 from hightide.gpu.device import Device
 from hightide.gpu.pipelines import shader_source
 from hightide.ops.case import Case, In, all_cases
 from hightide.ops.contract import Kernel
+from hightide.tools.doctor import report
+from hightide.tools.doctor.selftest import Trial, run_trial, self_test, trials
 
 SOME = [case for case in all_cases() if case.name in ("relu", "rms_norm", "softmax_live", "add_bools", "sum_two")]
 
@@ -79,13 +79,13 @@ def test_it_is_kept_until_a_kernel_changes(
         ran.append(device)
         return self_test(device, SOME[:2])
 
-    monkeypatch.setattr("hightide.kept.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     monkeypatch.setattr(report, "self_test", two)
     first, second = report.tested(device), report.tested(device)
     assert len(ran) == 1 and not first.before and second.before
     assert (first.trials, first.routes, first.failures) == (second.trials, second.routes, second.failures) == (2, 2, ())
     assert not report.tested(device, fresh=True).before and len(ran) == 2
-    monkeypatch.setattr("hightide.kept.kernels_digest", lambda: "others")
+    monkeypatch.setattr("hightide.gpu.measurements.kernels_digest", lambda: "others")
     assert not report.tested(device).before and len(ran) == 3
 
     def doctor(*args: str) -> tuple[int, str]:

@@ -13,14 +13,14 @@ from llamas import MAX_TOKENS, call, llama_session, small_llama
 from schedules import INDEX, PROGRAMS
 from wgpu.backends.wgpu_native._helpers import generate_report
 
-from hightide.explain import explain
 from hightide.gpu.device import Device
 from hightide.gpu.recorder import Recorder
 from hightide.graph.symbols import evaluate
-from hightide.levels import MaxElements
-from hightide.plan import Plan, Planner
-from hightide.program import load
-from hightide.session import GpuSession
+from hightide.planning.explain import explain
+from hightide.planning.levels import MaxElements
+from hightide.planning.planner import Plan, Planner
+from hightide.pte.program import load
+from hightide.runtime.gpu_session import GpuSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 STEP_BYTES = 256  # the most a steady step may write besides its inputs

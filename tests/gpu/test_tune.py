@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from fake_choice import FakeChoice
 
-from hightide import tune as tuning
 from hightide.cli import main
 from hightide.gpu.device import TUNED, Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, SOFTWARE, Choice, Choices, Traits
-from hightide.session import GpuSession
-from hightide.tune import Verdict, decide, different, forget, keep, known, tune
-from hightide.workloads import Workload, workloads
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.tune import tuner as tuning
+from hightide.tools.tune.tuner import Verdict, decide, different, forget, keep, known, tune
+from hightide.tools.tune.workloads import Workload, workloads
 
 
 def workload(op: str = FakeChoice.op) -> Workload:
@@ -84,7 +84,7 @@ def test_what_changes_the_numbers_is_not_tuned(device: Device) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("hightide.kept.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     monkeypatch.delenv("HIGHTIDE_TUNED")
     return tmp_path
 
@@ -110,16 +110,16 @@ def test_what_was_chosen_is_found_again(device: Device, folder: Path, monkeypatc
         monkeypatch.setenv("HIGHTIDE_TUNED", "0")
         assert Device(device.adapter).tuned == {}
         monkeypatch.delenv("HIGHTIDE_TUNED")
-        monkeypatch.setattr("hightide.kept._version", lambda: "another")
+        monkeypatch.setattr("hightide.gpu.measurements._version", lambda: "another")
         assert Device(device.adapter).tuned == {}
         monkeypatch.undo()
-    monkeypatch.setattr("hightide.kept.cache_folder", lambda: folder)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: folder)
     assert forget(device.adapter) and not forget(device.adapter) and known(device.adapter) == []
 
 
 @pytest.mark.parametrize("damage", ["[]", '{"%s": 3}', '{"%s": {"chosen": [1], "verdicts": [{"x": 1}]}}', "{"])
 def test_a_damaged_file_means_the_defaults(damage: str, device: Device, folder: Path) -> None:
-    from hightide.kept import adapter_key
+    from hightide.gpu.measurements import adapter_key
 
     (folder / TUNED).write_text(damage % adapter_key(device.adapter) if "%s" in damage else damage)
     assert Device(device.adapter).tuned == {} and known(device.adapter) == []

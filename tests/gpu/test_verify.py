@@ -15,20 +15,20 @@ from schedules import INDEX, PROGRAMS
 
 from hightide.errors import InputError
 from hightide.gpu.device import Device
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
 from hightide.graph.values import LiteralValue, TensorValue
-from hightide.inspect.sources import GraphSource
 from hightide.ops import REGISTRY
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
-from hightide.session import GpuSession
-from hightide.subject import Part, open_subject
-from hightide.verify.compare import compare
-from hightide.verify.engine import PartVerifier, Settings
-from hightide.verify.levels import levels_of
-from hightide.verify.results import LevelResult
-from hightide.verify.run import Where, verify_file
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.inspect.level_sources import GraphSource
+from hightide.tools.opened_file import Part, open_subject
+from hightide.tools.verify.compare import compare
+from hightide.tools.verify.level_choice import levels_of
+from hightide.tools.verify.part_verifier import PartVerifier, Settings
+from hightide.tools.verify.results import LevelResult
+from hightide.tools.verify.verify_file import Where, verify_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 MODELS = Path(__file__).parents[1] / "models"

@@ -16,7 +16,7 @@ from hightide.cli import app
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
-from hightide.subject import open_subject
+from hightide.tools.opened_file import open_subject
 
 
 def command(*args: str | Path, code: int = 0) -> str:
@@ -48,7 +48,7 @@ def test_given_inputs_are_verified(device: Device) -> None:
 def test_the_command_fails_with_the_name_of_the_op(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     KernelFault(monkeypatch, "let start = row *", "let start = (row + 1u) *")
     own = Device(device.adapter)
-    monkeypatch.setattr("hightide.subject.choose_device", lambda selector: own)
+    monkeypatch.setattr("hightide.tools.opened_file.choose_device", lambda selector: own)
     text = command(PROGRAMS / "llama_gqa.pte", "--at", "S=3,pos=0", code=1)
     flat = " ".join(text.split())
     assert "(et_vk.rms_norm.default) of forward is wrong by itself at S=3 pos=0" in flat

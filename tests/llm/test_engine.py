@@ -21,8 +21,8 @@ from hightide.gpu.device import adapters
 from hightide.gpu.recorder import Recorder
 from hightide.llm.decoder import Decoder, GraphDecoder
 from hightide.llm.sampling import find_draft
-from hightide.ops.sampling.op import sample
-from hightide.program import load
+from hightide.ops.sampling.sampling import sample
+from hightide.pte.program import load
 
 TESTS = Path(__file__).parents[1]
 CONTEXT, CHUNK, VOCAB = 48, 8, 131

@@ -10,9 +10,9 @@ import numpy as np
 from hightide.formats.gguf import GgufFile
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
-from hightide.llm.models.builder import INPUTS, ModelBuilder
-from hightide.reference import CpuSession
-from hightide.session import GpuSession
+from hightide.llm.models.model_builder import INPUTS, ModelBuilder
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
 
 DYNAMIC = [True, False, False, False]
 GREEDY = np.zeros(5, np.float32)

@@ -16,8 +16,8 @@ from decode import all_logits, error_of_range, exact_session, gpu_session, graph
 from hightide.formats.gguf import GgufFile, read_gguf
 from hightide.gpu.device import Device
 from hightide.llm.models import ARCHITECTURES, build_graph
-from hightide.llm.models.builder import MAX_KEEP
-from hightide.session import GpuSession
+from hightide.llm.models.model_builder import MAX_KEEP
+from hightide.runtime.gpu_session import GpuSession
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.gguf"))

@@ -24,7 +24,7 @@ from hightide.formats.gguf import GgufFile, read_gguf
 from hightide.gpu.device import Device
 from hightide.llm.export import export_gguf, read_checkpoint, tokenizer_path
 from hightide.ops.blocks.layout import dequantize
-from hightide.program import load
+from hightide.pte.program import load
 
 HERE = Path(__file__).parent
 ORACLE = HERE.parents[2] / "shared" / "models" / "smollm2_oracle.json"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hightide import ProgramError
-from hightide.formats.blob import Blob
 from hightide.graph.aliases import check_order, find_aliases
-from hightide.graph.builder import GraphBuilder
+from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import ListValue, TensorValue, Value
-from hightide.plan import Planner
+from hightide.ops.builder import GraphBuilder
+from hightide.planning.planner import Planner
 
 
 def graph_of(

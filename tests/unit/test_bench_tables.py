@@ -16,22 +16,22 @@ import pytest
 import update_docs
 from gguf import GGMLQuantizationType, quants
 
-from hightide.bench import peer as peers
-from hightide.bench import plots
-from hightide.bench.built_for import BuiltFor
-from hightide.bench.engine import NAME, prompt
-from hightide.bench.goals import goals
-from hightide.bench.host import Host
-from hightide.bench.kernels import KernelShare
-from hightide.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
-from hightide.bench.random_llama import RandomLlama, random_llama
-from hightide.bench.report import as_json, markdown, tables, write_results
-from hightide.bench.samples import Row, Sample, find_row, spread
-from hightide.bench.suite import QUICK, ModelResult, Result, wanted_kinds
 from hightide.cli import main
 from hightide.errors import HightideError
 from hightide.formats.gguf import read_gguf
 from hightide.gpu.limits import Limits
+from hightide.tools.bench import peer as peers
+from hightide.tools.bench import plots
+from hightide.tools.bench.bench_engine import NAME, prompt
+from hightide.tools.bench.bench_report import as_json, markdown, tables, write_results
+from hightide.tools.bench.built_for import BuiltFor
+from hightide.tools.bench.goals import goals
+from hightide.tools.bench.host import Host
+from hightide.tools.bench.kernel_shares import KernelShare
+from hightide.tools.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
+from hightide.tools.bench.random_llama import RandomLlama, random_llama
+from hightide.tools.bench.samples import Row, Sample, find_row, spread
+from hightide.tools.bench.suite import QUICK, ModelResult, Result, wanted_kinds
 
 SMALL = RandomLlama(dim=64, layers=2, heads=4, kv_heads=2, ffn=96, vocab=320, context=64)
 

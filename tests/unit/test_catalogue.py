@@ -9,7 +9,7 @@ import pytest
 from hightide.ops import REGISTRY
 from hightide.ops.case import Case, all_cases
 from hightide.ops.contract import SymIntOp
-from hightide.plan import has_kernel
+from hightide.planning.planner import has_kernel
 
 HERE = Path(__file__).parent
 # What the C++ WebGPU backend registers.

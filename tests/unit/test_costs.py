@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hightide.costs import SOFTMAX, Cost, cost_of, family_of, visible_pairs
-from hightide.doctor.case_graph import CaseGraph
-from hightide.gpu.memory import gpu_bytes
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph
-from hightide.levels import InputElements, graph_inputs
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.case import Case, all_cases
 from hightide.ops.choices import Choices, Traits
 from hightide.ops.contract import Tensor
-from hightide.plan import Plan, Planner
+from hightide.planning.costs import SOFTMAX, Cost, cost_of, family_of, visible_pairs
+from hightide.planning.levels import InputElements, graph_inputs
+from hightide.planning.memory import gpu_bytes
+from hightide.planning.planner import Plan, Planner
+from hightide.tools.doctor.case_graph import CaseGraph
 
 WITH_SUBGROUPS = Traits(software=True, subgroups=True, subgroup_size=8)
 

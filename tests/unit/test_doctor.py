@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hightide import kept
-from hightide.doctor.fits import CLASSES, adapter_memory, find_fits
-from hightide.doctor.remedies import Finding, find_problems
-from hightide.doctor.selftest import compare
-from hightide.doctor.system import System, read_system
+from hightide.gpu import measurements
 from hightide.gpu.device import Adapter
+from hightide.tools.doctor.fits import CLASSES, adapter_memory, find_fits
+from hightide.tools.doctor.remedies import Finding, find_problems
+from hightide.tools.doctor.selftest import compare
+from hightide.tools.doctor.system import System, read_system
 
 OS = {
     "debian": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
@@ -156,7 +156,7 @@ def test_a_driver_file_with_a_path_beside_it(machine: Machine) -> None:
 
 def test_a_gpu_that_the_user_may_not_use(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.distro("ubuntu").loader().driver("radeon").driver("lvp").gpu(0x1002)
-    monkeypatch.setattr("hightide.doctor.system.os.access", lambda path, mode: False)
+    monkeypatch.setattr("hightide.tools.doctor.system.os.access", lambda path, mode: False)
     monkeypatch.setattr(Path, "group", lambda self: "render")
     (finding,) = machine.problems(LLVMPIPE)
     assert not finding.grave and "AMD" in finding.what and "/dev/dri/renderD128" in finding.what
@@ -267,24 +267,24 @@ def test_compare() -> None:
 
 
 def test_what_is_kept_survives_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hightide.kept.cache_folder", lambda: tmp_path / "cache")
-    assert kept.load("x.json") == {}
-    kept.save("x.json", {"a": 1})
-    assert kept.load("x.json") == {"a": 1}
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path / "cache")
+    assert measurements.load("x.json") == {}
+    measurements.save("x.json", {"a": 1})
+    assert measurements.load("x.json") == {"a": 1}
     for damage in ("", "{", "[1]", "\0"):
         (tmp_path / "cache" / "x.json").write_text(damage)
-        assert kept.load("x.json") == {}
-    assert kept.kernels_digest() == kept.kernels_digest()
+        assert measurements.load("x.json") == {}
+    assert measurements.kernels_digest() == measurements.kernels_digest()
     other = Adapter(1, "llvmpipe", "CPU", "Vulkan", "Mesa 25.0.8", {}, (), None)
-    assert kept.adapter_key(LLVMPIPE) != kept.adapter_key(other)
+    assert measurements.adapter_key(LLVMPIPE) != measurements.adapter_key(other)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder that cannot be written is made by its mode")
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("hightide.kept.cache_folder", lambda: tmp_path / "file" / "cache")
-    kept.save("x.json", {"a": 1})
-    assert kept.load("x.json") == {}
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path / "file" / "cache")
+    measurements.save("x.json", {"a": 1})
+    assert measurements.load("x.json") == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="drivers are hidden through the Vulkan loader of Linux")

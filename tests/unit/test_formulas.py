@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schedules import INDEX, PROGRAMS, steps
 
+from hightide.fuse import fuse
 from hightide.graph.graph import Graph
-from hightide.graph.passes import fuse
 from hightide.graph.symbols import evaluate
 from hightide.graph.values import Dims
-from hightide.inspect.formulas import Extreme, Formula, Live, formula_of
-from hightide.inspect.tracing import Unknown, fit, trace
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
-from hightide.plan import REGISTRY, Planner
-from hightide.subject import GraphSource, Part, open_subject
+from hightide.planning.planner import REGISTRY, Planner
+from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
+from hightide.tools.inspect.graph_trace import Unknown, fit, trace
+from hightide.tools.opened_file import GraphSource, Part, open_subject
 
 MODELS = Path(__file__).parents[1] / "models"
 S, T = Formula.of("S"), Formula.of("T")

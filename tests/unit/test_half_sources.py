@@ -7,8 +7,8 @@ import pytest
 
 from hightide.errors import UnsupportedError
 from hightide.gpu.halves import as_halves, held
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.values import TensorValue
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Traits
 
 HEAD = """

@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 from hightide.cli import app
 from hightide.errors import HightideError
-from hightide.inspect.listing import argument_names, layers_of, list_graph
-from hightide.inspect.page import make_page
-from hightide.inspect.picture import draw
-from hightide.inspect.planning import Target, target_of
-from hightide.inspect.repeats import Repeat, find_repeat
-from hightide.inspect.report import Inspection, inspect_file, printable
-from hightide.inspect.tables import print_graph
-from hightide.inspect.units import count, size
 from hightide.ops import REGISTRY
-from hightide.subject import open_subject
+from hightide.tools.inspect.file_report import Inspection, inspect_file, printable
+from hightide.tools.inspect.inspect_page import make_page
+from hightide.tools.inspect.inspect_tables import print_graph
+from hightide.tools.inspect.listing import argument_names, layers_of, list_graph
+from hightide.tools.inspect.picture import draw
+from hightide.tools.inspect.planning import Target, target_of
+from hightide.tools.inspect.repeats import Repeat, find_repeat
+from hightide.tools.opened_file import open_subject
+from hightide.units import count, size
 
 MODELS = Path(__file__).parents[1] / "models"
 DEEP = MODELS / "gemma3_27b.gguf"  # 62 layers
@@ -243,7 +243,7 @@ def test_every_tensor_is_an_edge_that_goes_down(path: Path) -> None:
 
 
 def _no_formulas() -> Any:
-    from hightide.inspect.tracing import Formulas
+    from hightide.tools.inspect.graph_trace import Formulas
 
     return Formulas({}, {}, ())
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from hightide.errors import InputError, ProgramError
-from hightide.formats.blob import Blob
-from hightide.formats.program import (
+from hightide.formats.program_file import (
     EValue,
     FreeCall,
     Instruction,
@@ -22,8 +21,9 @@ from hightide.formats.program import (
     TensorSpec,
     ValueListSpec,
 )
-from hightide.kernels import find_op, signature
-from hightide.program import Method, Program
+from hightide.graph.blob import Blob
+from hightide.pte.kernel_calls import find_op, signature
+from hightide.pte.program import Method, Program
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 
@@ -85,7 +85,7 @@ def test_loop_with_integers() -> None:
 
 
 def test_endless_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hightide.interpreter.MAX_INSTRUCTIONS", 1000)
+    monkeypatch.setattr("hightide.pte.interpreter.MAX_INSTRUCTIONS", 1000)
     forward = method([False, 1], [], [1], JumpFalseCall(0, 0))
     with pytest.raises(ProgramError, match="ran 1000 instructions and did not end"):
         forward()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from schedules import PROGRAMS
 
-from hightide.explain import Explanation, Explanations
-from hightide.inspect.notebook import MOST_ROWS, table
-from hightide.program import Method, load
+from hightide.notebook import MOST_ROWS, table
+from hightide.planning.explain import Explanation, Explanations
+from hightide.pte.program import Method, load
 
 TOKENS, POSITION = np.zeros((1, 5), np.int64), np.array([3])
 
@@ -27,7 +27,7 @@ def test_a_graph_is_a_line_and_a_list(forward: Method) -> None:
 
 
 def test_a_plan_is_a_line_and_a_list(forward: Method) -> None:
-    from hightide.plan import Planner
+    from hightide.planning.planner import Planner
 
     graph = forward.sessions[0].graph
     plan = Planner(graph).plan([(1, 5), (1,)], {})

@@ -12,12 +12,12 @@ from llamas import small_llama
 from schedules import error_of_range
 
 from hightide import InputError
-from hightide.formats.blob import Blob, Joined, join
-from hightide.graph.builder import GraphBuilder
+from hightide.fuse import PASSES, fuse
+from hightide.graph.blob import Blob, Joined, join
 from hightide.graph.graph import Graph
-from hightide.graph.passes import PASSES, fuse
-from hightide.reference import CpuSession
-from hightide.subject import Part, open_subject
+from hightide.ops.builder import GraphBuilder
+from hightide.runtime.cpu_session import CpuSession
+from hightide.tools.opened_file import Part, open_subject
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = sorted(TESTS.glob("conformance/*.pte"))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from hightide import InputError, UnsupportedError
 from hightide.gpu.params import pack_params
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
-from hightide.levels import InputSpec, Levels, MaxElements
 from hightide.ops import REGISTRY
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
-from hightide.plan import GROUPS_PER_DIM, Planner, fold, has_kernel, missing_ops, resolve_ops
+from hightide.planning.levels import InputSpec, Levels, MaxElements
+from hightide.planning.planner import GROUPS_PER_DIM, Planner, fold, has_kernel, missing_ops, resolve_ops
 
 
 @given(groups=st.one_of(st.integers(0, 200_000), st.integers(0, GROUPS_PER_DIM**2)))

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from traces import check_trace
 
-from hightide.costs import Cost
 from hightide.gpu.limits import Limits
 from hightide.gpu.queries import Clock
 from hightide.gpu.timestamps import Span, Timing
-from hightide.profile import Dispatched, LevelProfile, Profile, Run
-from hightide.profile.measure import default_levels
-from hightide.profile.report import Plain
-from hightide.profile.tables import as_text, duration, finding_text, totals_text
+from hightide.planning.costs import Cost
+from hightide.tools.profile import Dispatched, LevelProfile, Profile, Run
+from hightide.tools.profile.measure import default_levels
+from hightide.tools.profile.profile_data import Plain
+from hightide.tools.profile.profile_tables import as_text, duration, finding_text, totals_text
 
 LIMITS = Limits(read_gb_s=10.0, copy_gb_s=12.0, fma_gflop_s=100.0, dispatch_us=10.0, submit_us=50.0, readback_us=200.0)
 MS = 1_000_000  # ns

@@ -11,10 +11,10 @@ import pytest
 from schedules import PROGRAMS
 
 import hightide
-from hightide import program as program_module
-from hightide.formats.program import Delegate, DelegateCall, KernelCall, MethodFile
+from hightide.formats.program_file import Delegate, DelegateCall, KernelCall, MethodFile
 from hightide.formats.pte import read_program
-from hightide.program import Program, load
+from hightide.pte import program as program_module
+from hightide.pte.program import Program, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 

@@ -7,13 +7,13 @@ import pytest
 from schedules import PROGRAMS, relative_error, steps
 
 from hightide.errors import HightideError, InputError, UnsupportedError
-from hightide.formats.blob import Blob
+from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops.contract import REGISTRY, Context, Op, Tensor
-from hightide.plan import Planner
-from hightide.program import load
-from hightide.reference import CpuSession
+from hightide.planning.planner import Planner
+from hightide.pte.program import load
+from hightide.runtime.cpu_session import CpuSession
 
 
 class Accumulate(Op):

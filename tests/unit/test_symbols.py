@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hightide import InputError
-from hightide.graph.builder import GraphBuilder
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Element, Sym, SymExpr, add, ceil_div, element, elements, evaluate, floordiv, mul
 from hightide.graph.values import LiteralValue, SymIntValue, TensorValue, Value
-from hightide.levels import MaxElements, live_symint
-from hightide.plan import Planner
-from hightide.reference import CpuSession
+from hightide.ops.builder import GraphBuilder
+from hightide.planning.levels import MaxElements, live_symint
+from hightide.planning.planner import Planner
+from hightide.runtime.cpu_session import CpuSession
 
 NAMES = (Element(0, 0), Element(1, 2), Element(1, 3))
 values = st.integers(-50, 50)

@@ -15,8 +15,8 @@ from hightide.cli.options import DEFAULT, Device, Json, note
 from hightide.errors import HightideError, InputError
 
 if TYPE_CHECKING:
-    from hightide.bench.report import Table
-    from hightide.bench.suite import Result, Settings
+    from hightide.tools.bench.bench_report import Table
+    from hightide.tools.bench.suite import Result, Settings
 
 RANDOM = "random"  # the random Llama, by name
 MODELS_HELP = (
@@ -52,8 +52,8 @@ def bench(
     if setup:
         _set_up(setup)
         return
-    from hightide.bench.report import about_machine, tables, write_results
-    from hightide.bench.report import as_json as to_json
+    from hightide.tools.bench.bench_report import about_machine, tables, write_results
+    from hightide.tools.bench.bench_report import as_json as to_json
 
     def write(result: Result) -> list[Path]:
         return write_results(result, out) if out else []
@@ -81,12 +81,12 @@ def _measure(
     after: Callable[[Result], object],
 ) -> Result:
     """All that was asked for; `after` each part, so that a run that is ended keeps what it has."""
-    from hightide.bench.built_for import measure_built_for
-    from hightide.bench.machine import describe, load
-    from hightide.bench.random_llama import random_llama
-    from hightide.bench.suite import Result, measure_matmul, measure_model, wanted_kinds
     from hightide.gpu.limits import measure_limits
-    from hightide.program import choose_device, named_device
+    from hightide.pte.program import choose_device, named_device
+    from hightide.tools.bench.built_for import measure_built_for
+    from hightide.tools.bench.machine import describe, load
+    from hightide.tools.bench.random_llama import random_llama
+    from hightide.tools.bench.suite import Result, measure_matmul, measure_model, wanted_kinds
 
     paths = [_path(name) for name in models or [RANDOM, DEFAULT]]
     kinds = wanted_kinds(keys)
@@ -123,8 +123,8 @@ def _measure(
 
 
 def _path(name: str) -> Path:
-    from hightide.bench.random_llama import random_llama
     from hightide.llm.default_model import default_model
+    from hightide.tools.bench.random_llama import random_llama
 
     if name == DEFAULT:
         return default_model()
@@ -138,7 +138,7 @@ def _path(name: str) -> Path:
 def _settings(quick: bool, prefill: str | None, decode: str | None) -> Settings:
     from dataclasses import replace
 
-    from hightide.bench.suite import QUICK, Settings
+    from hightide.tools.bench.suite import QUICK, Settings
 
     settings = QUICK if quick else Settings()
     if prefill is not None:
@@ -154,7 +154,7 @@ def _sizes(option: str, text: str, least: int) -> tuple[int, ...]:
 
 
 def _set_up(keys: list[str]) -> None:
-    from hightide.bench.peer import KEYS, set_up
+    from hightide.tools.bench.peer import KEYS, set_up
 
     for key in KEYS if "all" in keys else keys:
         note(f"installing {key}")

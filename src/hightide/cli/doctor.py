@@ -13,8 +13,8 @@ from hightide.cli.progress import bar
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hightide.doctor.fits import Fit
-    from hightide.doctor.report import Report, SelfTest
+    from hightide.tools.doctor.examination import Report, SelfTest
+    from hightide.tools.doctor.fits import Fit
 
 SHOWN_FAILURES = 10
 
@@ -29,8 +29,8 @@ def doctor(
 
     Exit code 0: an adapter was found and its kernels are right; 1: not so.
     """
-    from hightide.doctor.report import examine
-    from hightide.program import named_device
+    from hightide.pte.program import named_device
+    from hightide.tools.doctor.examination import examine
 
     selector = named_device(device)
     if selector == "cpu":
@@ -89,8 +89,8 @@ def _show_system(console: Console, report: Report) -> None:
 
 
 def _show_models(console: Console, report: Report) -> None:
-    from hightide.doctor.fits import CONTEXT
-    from hightide.doctor.report import amount
+    from hightide.tools.doctor.examination import amount
+    from hightide.tools.doctor.fits import CONTEXT
 
     fitting = [model for model in report.models if model.fits]
     largest = f"the largest that fits is {fitting[-1].name}" if fitting else "none fits"

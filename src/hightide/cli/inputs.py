@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.levels import InputSpec
+from hightide.planning.levels import InputSpec
 
 
 def collect(

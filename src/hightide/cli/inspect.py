@@ -18,8 +18,8 @@ from hightide.cli.options import DEFAULT, Device, Json, check_kind, note
 from hightide.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from hightide.inspect.planning import PlannedPart, Target
-    from hightide.inspect.report import Inspection
+    from hightide.tools.inspect.file_report import Inspection
+    from hightide.tools.inspect.planning import PlannedPart, Target
 
 
 def inspect(
@@ -40,14 +40,14 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Look inside a program: methods, what varies, ops, memory; its graph, its plan at a level, its picture."""
-    from hightide.inspect.report import inspect_file
-    from hightide.subject import parse_at
+    from hightide.tools.inspect.file_report import inspect_file
+    from hightide.tools.opened_file import parse_at
 
     level = None if at is None else parse_at(at)
     inspection = inspect_file(_path(file), _target(device), context=context, fused=fuse)
     chosen = _chosen(inspection, method, part)
     if html is not None:
-        from hightide.inspect.page import write_page
+        from hightide.tools.inspect.inspect_page import write_page
 
         nbytes = write_page(html, inspection, chosen, level)
         note(f"{html}: {nbytes / 1e6:.2f} MB, {sum(len(p.graph.calls) for p in chosen)} op calls")
@@ -72,8 +72,8 @@ def _path(file: str) -> Path:
 
 
 def _target(device: str | None) -> Target:
-    from hightide.inspect.planning import target_of
-    from hightide.program import choose_device, named_device
+    from hightide.pte.program import choose_device, named_device
+    from hightide.tools.inspect.planning import target_of
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without an adapter the report says what it planned for
@@ -99,8 +99,8 @@ def _show(
 ) -> None:
     from rich.console import Console
 
-    from hightide.inspect.listing import list_graph
-    from hightide.inspect.tables import PLAIN_WIDTH, print_graph, print_plan, print_report
+    from hightide.tools.inspect.inspect_tables import PLAIN_WIDTH, print_graph, print_plan, print_report
+    from hightide.tools.inspect.listing import list_graph
 
     terminal = sys.stdout.isatty()
     width = None if terminal or "COLUMNS" in os.environ else PLAIN_WIDTH
@@ -121,7 +121,7 @@ def _show(
 def _as_json(
     inspection: Inspection, chosen: list[PlannedPart], graph: bool, level: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    from hightide.inspect.listing import list_graph
+    from hightide.tools.inspect.listing import list_graph
 
     made: dict[str, Any] = dataclasses.asdict(inspection.report)
     if graph:

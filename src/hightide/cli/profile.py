@@ -16,7 +16,7 @@ from hightide.cli.progress import Tell, bars
 from hightide.errors import InputError
 
 if TYPE_CHECKING:
-    from hightide.profile import Profile
+    from hightide.tools.profile import Profile
 
 
 class TimedBy(str, Enum):
@@ -55,8 +55,8 @@ def profile(
     Each op and route with its time, bandwidth and arithmetic, and how near it comes to what the adapter can do.
     """
     from hightide.gpu.timestamps import Timing
-    from hightide.profile import profile_file
-    from hightide.subject import parse_at
+    from hightide.tools.opened_file import parse_at
+    from hightide.tools.profile import profile_file
 
     levels = [parse_at(text) for text in at or ()]
     choices = dict(_choice(text) for text in choose or ())
@@ -98,7 +98,7 @@ def profile(
 def _show(measured: Profile) -> None:
     from rich.console import Console
 
-    from hightide.profile.tables import PLAIN_WIDTH, print_profile
+    from hightide.tools.profile.profile_tables import PLAIN_WIDTH, print_profile
 
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     print_profile(measured, Console(highlight=False, width=None if told else PLAIN_WIDTH))

@@ -35,7 +35,7 @@ def run(
 ) -> None:
     """Run one method of a program."""
     from hightide.cli.inputs import collect
-    from hightide.program import load
+    from hightide.pte.program import load
 
     start = time.perf_counter()
     loaded = load(program, device=device, data=data or ())

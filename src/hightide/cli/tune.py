@@ -13,7 +13,7 @@ from hightide.cli.progress import bar
 from hightide.errors import DeviceError
 
 if TYPE_CHECKING:
-    from hightide.tune import Verdict
+    from hightide.tools.tune.tuner import Verdict
 
 
 def tune(
@@ -24,9 +24,9 @@ def tune(
 ) -> None:
     """Measure the kernel routes on an adapter and keep the fastest, for this driver and version of hightide."""
     from hightide.gpu.device import find_adapter, open_device
-    from hightide.program import named_device
-    from hightide.tune import forget, keep, known
-    from hightide.tune import tune as measure
+    from hightide.pte.program import named_device
+    from hightide.tools.tune.tuner import forget, keep, known
+    from hightide.tools.tune.tuner import tune as measure
 
     selector = named_device(device)
     if selector == "cpu":

@@ -15,9 +15,9 @@ from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError
 
 if TYPE_CHECKING:
-    from hightide.subject import Subject
-    from hightide.verify.results import Report
-    from hightide.verify.run import Where
+    from hightide.tools.opened_file import Subject
+    from hightide.tools.verify.results import Report
+    from hightide.tools.verify.verify_file import Where
 
 Many = list[str] | None
 
@@ -62,9 +62,9 @@ def verify(
 
     Exit code 0: all is right; 1: something is wrong; 2: it could not be found out.
     """
-    from hightide.subject import open_subject
-    from hightide.verify.engine import Settings
-    from hightide.verify.run import compare_files, verify_file
+    from hightide.tools.opened_file import open_subject
+    from hightide.tools.verify.part_verifier import Settings
+    from hightide.tools.verify.verify_file import compare_files, verify_file
 
     try:
         path = _path(file)
@@ -118,9 +118,9 @@ def _where(
     seed: int,
     tokens: tuple[int, ...] | None,
 ) -> Where:
-    from hightide.subject import parse_at
-    from hightide.verify.levels import parse_values
-    from hightide.verify.run import Where
+    from hightide.tools.opened_file import parse_at
+    from hightide.tools.verify.level_choice import parse_values
+    from hightide.tools.verify.verify_file import Where
 
     values = dict(parse_values(text) for text in levels)
     if pos is not None:
@@ -160,7 +160,7 @@ def _levels_of_prompt(symbols: dict[str, int], count: int) -> list[dict[str, int
 def _show(report: Report, every: bool, quiet: bool, as_json: bool, html: Path | None) -> None:
     from rich.console import Console
 
-    from hightide.verify.text import render, verdict
+    from hightide.tools.verify.verify_text import render, verdict
 
     if html is not None:
         page = Console(record=True, width=160, file=io.StringIO(), highlight=False)

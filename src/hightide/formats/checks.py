@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from hightide.errors import ProgramError
-from hightide.formats.blob import Blob
+from hightide.graph.blob import Blob
 from hightide.graph.values import ITEM_SIZE, Dims
 
 MAX_RANK = 16  # ExecuTorch's own limit; it also bounds the cost of multiplying hostile dims

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hightide.errors import ProgramError
-from hightide.formats.blob import Blob
 from hightide.formats.checks import check_index, part
 from hightide.formats.flatbuffer import Table, Uint32, Uint64
+from hightide.graph.blob import Blob
 
 SEGMENT = ("offset", "size")
 

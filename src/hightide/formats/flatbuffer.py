@@ -19,7 +19,7 @@ from flatbuffers import encode
 from flatbuffers import number_types as N
 
 from hightide.errors import ProgramError
-from hightide.formats.blob import Blob
+from hightide.graph.blob import Blob
 
 Fields: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Any  # a scalar type of flatbuffers.number_types, such as Int32Flags

@@ -16,7 +16,7 @@ from typing import Any
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
+from hightide.graph.blob import Blob
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

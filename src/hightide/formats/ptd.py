@@ -7,10 +7,10 @@ import struct
 from pathlib import Path
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
 from hightide.formats.checks import part
 from hightide.formats.container import map_file, read_named_data, read_segments
 from hightide.formats.flatbuffer import Uint32, root_table
+from hightide.graph.blob import Blob
 
 FLAT_TENSOR = ("version", "segments", "named_data")
 NAMED_DATA = ("key", "segment_index", "tensor_layout")

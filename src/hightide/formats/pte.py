@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
 from hightide.formats.checks import check_index, check_indices, part
 from hightide.formats.container import map_file, read_named_data, read_segments
 from hightide.formats.flatbuffer import Int8, Int32, Table, Uint32, root_table
-from hightide.formats.program import (
+from hightide.formats.program_file import (
     Delegate,
     DelegateCall,
     EValue,
@@ -33,6 +32,7 @@ from hightide.formats.program import (
 )
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte_values import TensorData, read_subsegments, read_values
+from hightide.graph.blob import Blob
 
 __all__ = [
     "Delegate",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
 from hightide.formats.checks import check_index, part, tensor_bytes
 from hightide.formats.flatbuffer import Int8, Int32, Int64, Kind, Table, Uint8, Uint32, Uint64
-from hightide.formats.program import EValue, TensorSpec, ValueListSpec
+from hightide.formats.program_file import EValue, TensorSpec, ValueListSpec
+from hightide.graph.blob import Blob
 
 EVALUE = ("val_type", "val")
 TENSOR = (

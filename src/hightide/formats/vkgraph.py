@@ -10,9 +10,9 @@ import struct
 from collections.abc import Mapping
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
 from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
 from hightide.formats.flatbuffer import Int8, Int32, Int64, Table, Uint32, Uint64, root_table
+from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 

@@ -13,8 +13,8 @@ import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
-from hightide import kept
 from hightide.errors import DeviceError
+from hightide.gpu import measurements
 from hightide.gpu.subgroups import subgroup_size
 from hightide.ops.choices import Choices, Traits, routes_from_environment
 
@@ -178,7 +178,7 @@ def _tuned(adapter: Adapter) -> dict[str, str]:
     """What `hightide tune` found for this adapter and driver; HIGHTIDE_TUNED=0 leaves it out."""
     if os.environ.get("HIGHTIDE_TUNED") == "0":
         return {}
-    entry = kept.load(TUNED).get(kept.adapter_key(adapter))
+    entry = measurements.load(TUNED).get(measurements.adapter_key(adapter))
     chosen = entry.get("chosen") if isinstance(entry, dict) else None
     return {str(name): str(option) for name, option in chosen.items()} if isinstance(chosen, dict) else {}
 

@@ -14,11 +14,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hightide.errors import UnsupportedError
+from hightide.fuse.half_storage import widened, with_half_caches
 from hightide.graph.graph import Graph
-from hightide.graph.halves import widened, with_half_caches
 from hightide.ops import REGISTRY
 from hightide.ops.choices import Traits
-from hightide.plan import Planner
+from hightide.planning.planner import Planner
 
 _DECLARED = re.compile(
     r"@binding\((?P<number>[\d\s+]+)\)\s*var<storage,\s*\w+>\s*(?P<name>\w+)\s*:\s*array<(?P<type>[^;]*)>\s*;"

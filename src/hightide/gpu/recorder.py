@@ -28,7 +28,7 @@ from hightide.gpu.params import Params
 from hightide.gpu.pipelines import BindGroup, Pipeline, pointer
 from hightide.graph.graph import OpCall
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
-from hightide.plan import fold
+from hightide.planning.planner import fold
 
 _native = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 _set_pipeline = _native.wgpuComputePassEncoderSetPipeline

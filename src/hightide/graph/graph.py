@@ -33,13 +33,13 @@ class Graph:
         return f"<Graph: {len(self.calls)} op calls, {takes} -> {gives}, {stored}>"
 
     def __str__(self) -> str:
-        from hightide.inspect.listing import plain_lines  # what shows a graph is not needed to run one
+        from hightide.tools.inspect.listing import plain_lines  # what shows a graph is not needed to run one
 
         return "\n".join([repr(self), *("  ".join(line) for line in plain_lines(self))])
 
     def _repr_html_(self) -> str:
-        from hightide.inspect.listing import plain_lines
-        from hightide.inspect.notebook import table
+        from hightide.notebook import table
+        from hightide.tools.inspect.listing import plain_lines
 
         return table(repr(self).strip("<>"), ("op", "name", "reads", "gives"), plain_lines(self), right=(0,))
 

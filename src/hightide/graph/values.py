@@ -1,7 +1,7 @@
 """The values of a graph: tensors, SymInts, literals and lists of values.
 
 A value's *max dims* are what the file says and what its buffer is sized for; they never change.
-Its *live dims* belong to one run and are computed in `hightide.plan`.
+Its *live dims* belong to one run and are computed in `hightide.planning.planner`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hightide.formats.blob import AnyBlob
+from hightide.graph.blob import AnyBlob
 
 # What the exporters serialize; on the GPU int64 is narrowed, and float16 widened where the adapter has no halves.
 ITEM_SIZE = {

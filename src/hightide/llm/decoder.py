@@ -15,10 +15,10 @@ from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
-from hightide.llm.models.builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
-from hightide.ops.sampling.op import SETTINGS, sample
-from hightide.program import Method, Program, build_session, choose_device, named_device
-from hightide.session_api import Fed, Session
+from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
+from hightide.ops.sampling.sampling import SETTINGS, sample
+from hightide.pte.program import Method, Program, build_session, choose_device, named_device
+from hightide.runtime.session import Fed, Session
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 GREEDY = np.zeros(SETTINGS, np.float32)

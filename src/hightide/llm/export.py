@@ -28,7 +28,7 @@ from gguf import GGUFWriter
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, read_gguf
-from hightide.llm.models.builder import ModelBuilder, choose_context
+from hightide.llm.models.model_builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
 from hightide.llm.tokenizer import Tokenizer
 

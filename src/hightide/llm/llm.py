@@ -20,12 +20,12 @@ from hightide.errors import InputError, ProgramError
 from hightide.formats.gguf import is_gguf
 from hightide.llm.answer import Completion, Piece, Stats, Stream
 from hightide.llm.decoder import Decoder, Progress, open_gguf, open_pte
-from hightide.llm.run import Run
+from hightide.llm.generation import Run
 from hightide.llm.sampling import Choice, Sampling
 from hightide.llm.template import render
-from hightide.llm.text import TextStream
+from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer
-from hightide.program import load
+from hightide.pte.program import load
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.ops.sampling.op import sample
+from hightide.ops.sampling.sampling import sample
 
 
 @dataclass(frozen=True)

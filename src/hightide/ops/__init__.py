@@ -30,6 +30,6 @@ FAMILIES = (
 )
 
 for _family in FAMILIES:
-    import_module(f"hightide.ops.{_family}.op")
+    import_module(f"hightide.ops.{_family}.{_family}")
 
 __all__ = ["REGISTRY"]

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from hightide.ops import FAMILIES, REGISTRY
 from hightide.ops.contract import Op, SymIntOp
-from hightide.plan import has_kernel
+from hightide.planning.planner import has_kernel
 
 GPU, NUMPY, HOST = "GPU + NumPy", "NumPy only", "host"
 Routes = dict[str, dict[str, list[str]]]  # op name -> {"types": [...], "routes": [...]}

@@ -8,8 +8,8 @@ import pytest
 from flatbuffer_writer import Number, Numbers, TableSpec, encode
 
 from hightide.errors import ProgramError
-from hightide.formats.blob import Blob
 from hightide.formats.flatbuffer import Float64, Int32, Int64, Table, Uint8, root_table
+from hightide.graph.blob import Blob
 
 LEAF = ("number", "text", "items")
 MEMBERS = {"First": ("x",), "Second": LEAF}

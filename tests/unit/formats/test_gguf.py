@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.blob import Blob
 from hightide.formats.gguf import ALIGNMENT, GgufFile, GgufTensor, is_gguf, read_gguf
+from hightide.graph.blob import Blob
 from hightide.llm.models import build_graph
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -11,10 +11,10 @@ from flatbuffer_writer import PROGRAMS, Number, Numbers, TableSpec, encode
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats import vkgraph
-from hightide.formats.blob import Blob
 from hightide.formats.flatbuffer import Float64, Int8, Int32, Int64, Uint8, Uint32, Uint64
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
+from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
 

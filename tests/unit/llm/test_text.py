@@ -11,7 +11,7 @@ from odd_strings import odd_strings
 from vocabularies import sentencepiece_file, smollm2, tiktoken_file
 
 from hightide.errors import InputError
-from hightide.llm.text import TextStream
+from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
 from hightide.graph.graph import Graph
-from hightide.llm.models.builder import ModelBuilder
+from hightide.llm.models.model_builder import ModelBuilder
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
 

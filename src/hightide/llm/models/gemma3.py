@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hightide.graph.values import TensorValue
-from hightide.llm.models.builder import ModelBuilder
+from hightide.llm.models.model_builder import ModelBuilder
 from hightide.llm.models.rope import rope_of
 
 LOCAL_THETA = 10_000.0

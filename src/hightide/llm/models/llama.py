@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide.errors import UnsupportedError
 from hightide.graph.values import TensorValue
-from hightide.llm.models.builder import ModelBuilder
+from hightide.llm.models.model_builder import ModelBuilder
 from hightide.llm.models.rope import rope_of
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hightide.graph.values import TensorValue
-from hightide.llm.models.builder import ModelBuilder
+from hightide.llm.models.model_builder import ModelBuilder
 from hightide.llm.models.rope import rope_of
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hightide.graph.values import TensorValue
-from hightide.llm.models.builder import ModelBuilder
 from hightide.llm.models.llama import decoder
+from hightide.llm.models.model_builder import ModelBuilder
 
 
 def build(m: ModelBuilder) -> TensorValue:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.llm.models.builder import ModelBuilder, Rope
+from hightide.llm.models.model_builder import ModelBuilder, Rope
 
 KINDS = ("none", "linear", "yarn", "longrope", "llama3")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from gguf import GGMLQuantizationType, quants
 
-from hightide.formats.blob import AnyBlob
 from hightide.formats.gguf import block_size
+from hightide.graph.blob import AnyBlob
 from hightide.graph.values import Dims
 
 Pack = Callable[[np.ndarray], tuple[np.ndarray, ...]]  # [blocks, bytes] -> a plane's bytes for each

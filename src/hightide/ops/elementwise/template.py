@@ -12,7 +12,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import GPU_TYPE, Context, Dispatch, Kernel, LiveInt, Op, Tensor, ceil_div, kernel
-from hightide.ops.movement.op import broadcast_strides
+from hightide.ops.movement.movement import broadcast_strides
 
 Scalar = int | float | bool | str | None
 STORAGE = {**GPU_TYPE, "bool": "bool", "int8": "i8"}  # what an element is in memory

@@ -10,10 +10,10 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, op
-from hightide.ops.elementwise.op import broadcast
+from hightide.ops.elementwise.elementwise import broadcast
 from hightide.ops.int8.affine import codes_of, inverse_of
 from hightide.ops.int8.elements import elements
-from hightide.ops.movement.op import broadcast_strides
+from hightide.ops.movement.movement import broadcast_strides
 
 LOW, HIGH = -128, 127  # of every code here
 TO_CODE = "to_code({} * params.inverse, params.out_zero, -128.0, 127.0)"

@@ -1,0 +1,44 @@
+"""Passes: a graph into one that gives the same with fewer dispatches.
+
+Each pass is a function on a `Rewriter` and can be left out; they run in this order. What they build are
+ordinary op calls with references of their own, so that a graph after passes runs on NumPy as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+
+from hightide.errors import InputError
+from hightide.fuse.attention_pass import attention
+from hightide.fuse.linears import gated, plain_views, residual, unflatten
+from hightide.fuse.norms import add_norm
+from hightide.fuse.rewriter import Rewriter
+from hightide.fuse.same_calls import same_calls
+from hightide.fuse.select_early import select_early
+from hightide.graph.graph import Graph
+
+PASSES: dict[str, Callable[[Rewriter], None]] = {
+    "same_calls": same_calls,
+    "unflatten": unflatten,
+    "plain_views": plain_views,
+    "select_early": select_early,
+    "attention": attention,
+    "gated": gated,
+    "residual": residual,
+    "add_norm": add_norm,
+}
+
+
+def fuse(graph: Graph, only: Collection[str] | None = None) -> Graph:
+    """The graph after all passes, or after some; HIGHTIDE_PASSES (names with commas, or "none") says which."""
+    if only is None:
+        named = os.environ.get("HIGHTIDE_PASSES")
+        only = PASSES if named is None else [name for name in named.split(",") if name not in ("", "none")]
+    if unknown := [name for name in only if name not in PASSES]:
+        raise InputError(f"there is no pass {unknown[0]!r}; there are {', '.join(PASSES)}")
+    rewriter = Rewriter(graph)
+    for name, run in PASSES.items():
+        if name in only:
+            run(rewriter)
+    return rewriter.finish()

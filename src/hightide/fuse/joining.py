@@ -1,0 +1,134 @@
+"""Linears by what they mean, and several of one x joined into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hightide.fuse.rewriter import Rewriter
+from hightide.graph.blob import AnyBlob, Joined, join
+from hightide.graph.graph import OpCall
+from hightide.graph.values import ITEM_SIZE, TensorValue
+
+JOINED_BYTES = 128 << 20  # WebGPU's guaranteed binding size: what would be larger stays apart
+Q4 = ("et_vk.linear_q4gsw.default", "hightide.linear_q4.default")
+ANY = ("aten.linear.default", "hightide.linear.default")
+
+
+@dataclass(frozen=True)
+class Linear:
+    """What a linear computes, by ids of values: activation(x @ weights.T + bias) + residual."""
+
+    x: int
+    weights: tuple[int, ...]  # with 4 bits: (weight, scales); else the parts of the rows
+    group: int | None  # the value that is the group size of 4-bit weights
+    bias: int | None = None
+    residual: int | None = None
+    activation: str = ""
+
+    @property
+    def plain(self) -> bool:
+        return self.residual is None and not self.activation
+
+    def columns(self, r: Rewriter) -> int:
+        parts = self.weights if self.group is None else self.weights[:1]
+        return sum(r.tensor(id).dims[0] for id in parts)
+
+    def call(self, r: Rewriter, out: int) -> OpCall:
+        """As a call of the fused op."""
+        none = r.new_literal(None)
+        ends = (
+            none if self.bias is None else self.bias,
+            none if self.residual is None else self.residual,
+            r.new_literal(self.activation),
+            out,
+        )
+        if self.group is not None:
+            return OpCall(0, "hightide.linear_q4.default", (self.x, *self.weights, self.group, *ends))
+        rows = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
+        return OpCall(0, "hightide.linear.default", (self.x, rows, *ends))
+
+
+def read_linear(r: Rewriter, call: OpCall | None) -> Linear | None:
+    if call is None or call.name not in (*Q4, *ANY):
+        return None
+    x, *rest = call.args[:-1]
+    ends = rest[3:] if call.name in Q4 else rest[1:]
+    bias, residual = [None if r.literal(id) is None else id for id in (*ends[:2], *[r.new_literal(None)] * 2)][:2]
+    activation = str(r.literal(ends[2])) if len(ends) > 2 else ""
+    if call.name in Q4:
+        return Linear(x, (rest[0], rest[1]), rest[2], bias, residual, activation)
+    return Linear(x, r.items(rest[0]), None, bias, residual, activation)
+
+
+def join_linears(r: Rewriter, linears: Sequence[Linear], *, whole: bool = False) -> Linear | None:
+    """One linear that gives the columns of all, one after the other; None if they cannot be joined.
+
+    `whole`: all rows must lie in one tensor; else those of different types stay in parts.
+    """
+    first = linears[0]
+    if any(x.x != first.x or not x.plain or (x.group is None) != (first.group is None) for x in linears):
+        return None
+    if len({x.bias is None for x in linears}) > 1:
+        return None
+    bias = None if first.bias is None else _join_biases(r, linears)
+    if first.bias is not None and bias is None:
+        return None
+    weights = _join_parts(r, linears) if first.group is None else _join_q4(r, linears)
+    if not weights or (whole and first.group is None and len(weights) > 1):
+        return None
+    return Linear(first.x, weights, first.group, bias)
+
+
+def _join_q4(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
+    weights, scales = ([r.tensor(x.weights[n]) for x in linears] for n in (0, 1))
+    blobs, scale_blobs = _blobs(weights), _blobs(scales)
+    forms = {
+        (r.literal(x.group or 0), w.dtype, w.dims[1], s.dtype, s.dims[0])
+        for x, w, s in zip(linears, weights, scales, strict=True)
+    }
+    if len(forms) > 1 or not blobs or not scale_blobs or sum(b.length for b in blobs) > JOINED_BYTES:
+        return ()
+    rows, groups, size = [w.dims[0] for w in weights], scales[0].dims[0], ITEM_SIZE[scales[0].dtype]
+    side_by_side = Joined(scale_blobs, groups, tuple(n * size for n in rows))
+    return (
+        r.new_tensor((sum(rows), weights[0].dims[1]), weights[0].dtype, join(blobs)),
+        r.new_tensor((groups, sum(rows)), scales[0].dtype, side_by_side),
+    )
+
+
+def _join_parts(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
+    """Neighbours of one type become one tensor, as far as it can be bound."""
+    runs: list[list[TensorValue]] = []
+    for part in (r.tensor(id) for x in linears for id in x.weights):
+        if part.constant is None:
+            return ()
+        if runs and runs[-1][0].dtype == part.dtype and _total(*runs[-1], part) <= JOINED_BYTES:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return tuple(
+        run[0].id
+        if len(run) == 1
+        else r.new_tensor((sum(p.dims[0] for p in run), run[0].dims[1]), run[0].dtype, join(_blobs(run)))
+        for run in runs
+    )
+
+
+def _join_biases(r: Rewriter, linears: Sequence[Linear]) -> int | None:
+    biases = [r.tensor(x.bias) for x in linears if x.bias is not None]
+    blobs = _blobs(biases)
+    if not blobs or len({b.dtype for b in biases}) > 1:
+        return None
+    counts, size = [x.columns(r) for x in linears], ITEM_SIZE[biases[0].dtype]
+    return r.new_tensor((sum(counts),), biases[0].dtype, Joined(blobs, 1, tuple(n * size for n in counts)))
+
+
+def _blobs(values: Sequence[TensorValue]) -> tuple[AnyBlob, ...]:
+    """The data of constants; none if one of them is not."""
+    blobs = tuple(v.constant for v in values if v.constant is not None)
+    return blobs if len(blobs) == len(values) else ()
+
+
+def _total(*values: TensorValue) -> int:
+    return sum(blob.length for blob in _blobs(values))

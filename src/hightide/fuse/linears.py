@@ -1,0 +1,122 @@
+"""Passes around linears: gate and up in one with their activation, the residual added as they write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hightide.fuse.joining import ANY, Q4, Linear, join_linears, read_linear
+from hightide.fuse.rewriter import Rewriter
+from hightide.graph.graph import OpCall
+from hightide.ops import REGISTRY
+
+ACTIVATIONS = {"hightide.silu_mul.default": "silu", "hightide.gelu_mul.default": "gelu_tanh"}
+
+
+def unflatten(r: Rewriter) -> None:
+    """A linear of x viewed as a matrix, whose result is viewed again, takes x as it is."""
+    for call in r.calls(*Q4, *ANY):
+        x, made = call.args[0], r.tensor(call.args[-1])
+        source, views = r.behind_views(x)
+        dims = r.tensor(source).dims
+        if not views or not dims or dims[-1] != r.tensor(x).dims[-1]:
+            continue
+        if r.is_output(made.id) or not all(REGISTRY[user.name].view for user in r.users(made.id)):
+            continue
+        out = r.new_tensor((*dims[:-1], made.dims[-1]), made.dtype)
+        for user in list(r.users(made.id)):
+            r.replace([user], [replace(user, args=(out, *user.args[1:]))])
+        r.replace([call], [replace(call, args=(source, *call.args[1:-1], out))])
+
+
+def plain_views(r: Rewriter) -> None:
+    """Exporters view a linear's result [1, S, N] as (1, S, N): such a view is left out."""
+    for call in r.calls("aten.view_copy.default"):
+        source, out = r.tensor(call.args[0]), r.tensor(call.args[-1])
+        sizes = [r.literal(id) for id in r.items(call.args[1])]
+        live = [n for n, size in enumerate(sizes) if size is NotImplemented]
+        if source.dims != out.dims or read_linear(r, r.maker(source.id)) is None or r.is_output(out.id):
+            continue
+        # N is the weight's; with all else 1, the number of elements leaves only one size for the live dim.
+        if len(live) == 1 and all(size == 1 for n, size in enumerate(sizes[:-1]) if n not in live):
+            r.rename(out.id, source.id)
+            r.replace([call], [])
+
+
+def gated(r: Rewriter) -> None:
+    """activation(x @ gate.T) * (x @ up.T) as one linear."""
+    for call in r.calls("aten.mul.Tensor", *ACTIVATIONS):
+        for activation, gate, up, passed in _activated(r, call):
+            found = _gate_and_up(r, gate, up)
+            if found is None:
+                continue
+            joined, makers = found
+            out = r.tensor(call.args[-1])
+            if out.dims == (*r.tensor(joined.x).dims[:-1], joined.columns(r) // 2):
+                fused = replace(joined, activation=activation)
+                r.replace([*makers, *passed, call], [fused.call(r, out.id)])
+                break
+
+
+def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCall]]]:
+    """Ways to read a product as activation(gate) * up: (activation, gate, up, calls in between)."""
+    if call.name in ACTIVATIONS:
+        return [(ACTIVATIONS[call.name], call.args[0], call.args[1], [])]
+    found: list[tuple[str, int, int, list[OpCall]]] = []
+    for side, up in (call.args[:2], call.args[1::-1]):
+        made = r.maker(side)
+        if made is None:
+            continue
+        if made.name == "aten.silu.default":
+            found.append(("silu", made.args[0], up, [made]))
+        elif made.name == "aten.gelu.default":
+            kind = r.literal(made.args[1]) if len(made.args) > 2 else "none"
+            found.append(("gelu_tanh" if kind == "tanh" else "gelu", made.args[0], up, [made]))
+        elif made.name == "aten.mul.Tensor":  # exporters take silu apart: gate * sigmoid(gate)
+            for gate, gain in (made.args[:2], made.args[1::-1]):
+                sigmoid = r.maker(gain)
+                if sigmoid is not None and sigmoid.name == "aten.sigmoid.default" and sigmoid.args[0] == gate:
+                    found.append(("silu", gate, up, [made, sigmoid]))
+    return found
+
+
+def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[Linear, list[OpCall]] | None:
+    """The linear that gives gate and up side by side, and the calls it takes the place of."""
+    (gate, gate_views), (up, up_views) = r.behind_views(gate), r.behind_views(up)
+    makers = [call for call in (r.maker(gate), r.maker(up)) if call is not None]
+    if len(makers) < 2:
+        return None
+    if makers[0] is makers[1]:  # already one linear, whose columns are split
+        split = makers[0]
+        source = r.maker(split.args[0])
+        linear = read_linear(r, source)
+        widths = [r.tensor(id).dims[-1] for id in r.items(split.args[-1])]
+        if not split.name.startswith("aten.split_with_sizes") or r.items(split.args[-1]) != (gate, up):
+            return None
+        if source is None or linear is None or not linear.plain or len(linear.weights) > (linear.group is not None) + 1:
+            return None
+        if len(set(widths)) > 1 or sum(widths) != r.tensor(split.args[0]).dims[-1]:
+            return None
+        return linear, [source, split, *gate_views, *up_views]
+    linears = [linear for maker in makers if (linear := read_linear(r, maker)) is not None]
+    if len(linears) < 2 or linears[0].columns(r) != linears[1].columns(r):
+        return None
+    joined = join_linears(r, linears, whole=True)
+    return None if joined is None else (joined, [*makers, *gate_views, *up_views])
+
+
+def residual(r: Rewriter) -> None:
+    """x + linear(h): added where the linear writes."""
+    for call in r.calls("aten.add.Tensor"):
+        if len(call.args) > 3 and r.literal(call.args[2]) != 1:
+            continue
+        for side, other in (call.args[1::-1], call.args[:2]):
+            made, views = r.behind_views(side)
+            maker = r.maker(made)
+            linear = read_linear(r, maker)
+            dims = {r.tensor(id).dims for id in (made, side, other, call.args[-1])}
+            dtypes = {r.tensor(id).dtype for id in (made, other, call.args[-1])}
+            if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
+                continue
+            added = replace(linear, residual=other)
+            if r.replace([maker, *views, call], [added.call(r, call.args[-1])]):
+                break

@@ -1,0 +1,263 @@
+"""What the architectures share: weights of a GGUF file as graph values, and the pieces of a decoder.
+
+Every model has the inputs tokens [1, S], input_pos [1] and keep [1], and gives the logits of the last
+`keep` tokens [1, keep, vocabulary]: none for a chunk of a longer prompt, one to go on, several to check
+a draft. `settings` says how the ids [1, keep] are chosen from them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.graph.blob import Blob
+from hightide.graph.graph import Graph
+from hightide.graph.values import SymIntValue, TensorValue
+from hightide.ops.blocks.dispatch import BLOCK
+from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
+from hightide.ops.builder import GraphBuilder
+from hightide.ops.sampling.sampling import SETTINGS
+
+PART_BYTES = 128 << 20  # WebGPU's guaranteed binding size: larger weights are split by rows
+MAX_DEPTH = 1024  # elements of a head; the largest known is 256
+MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
+INPUTS = ("tokens", "input_pos", "keep", "settings")
+DYNAMIC = (True, False, False, False)
+DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Tables [context, ...] of cosines and sines; `halves`: element d turns with d + rotary/2, not d + 1."""
+
+    cos: TensorValue
+    sin: TensorValue
+    halves: bool
+
+
+def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
+    """The context to build a model for, within the one it was trained for."""
+    trained = file.get("context_length", DEFAULT_CONTEXT)
+    if not isinstance(trained, int) or trained < 1:
+        raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a count")
+    context = min(trained, DEFAULT_CONTEXT) if asked is None else asked
+    if not least <= context <= trained:
+        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+    return context
+
+
+class ModelBuilder:
+    """Builds one model's graph; an architecture's `build` calls it from top to bottom."""
+
+    def __init__(self, file: GgufFile, context: int, max_tokens: int, part_bytes: int = PART_BYTES) -> None:
+        self.file, self.context, self.part_bytes = file, context, part_bytes
+        b = self.graph_builder = GraphBuilder()
+        self._weights: dict[str, Any] = {}
+        self.tokens = b.input((1, max_tokens), "int32")
+        input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
+        self.settings = b.input((SETTINGS,))
+        self.max_tokens = max_tokens
+        self.length: SymIntValue = b.call("sym_size.int", self.tokens, 1)
+        self.position: SymIntValue = b.call("et_vk.select_as_symint.default", input_pos, 0, 0)
+        self.end: SymIntValue = b.call("add", self.position, self.length)
+        self.kept_from: SymIntValue = b.call("sub", self.length, b.call("et_vk.select_as_symint.default", keep, 0, 0))
+
+    # ---- the file
+
+    def number(self, key: str, default: float | None = None, least: float = 0) -> float:
+        """A field of the architecture; an error if it is needed and missing, or makes no sense."""
+        value = self.file.get(key, default)
+        where = f"{self.file.path}: {self.file.architecture}.{key}"
+        if value is None:
+            raise ProgramError(f"{where} is missing")
+        if isinstance(value, list):
+            raise UnsupportedError(f"{where} differs from layer to layer")
+        if not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+            raise ProgramError(f"{where} is {value!r}, not a number from {least:g} on")
+        return float(value)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A field that is a whole number above 0."""
+        value = self.number(key, default)
+        if value < 1 or value != int(value):
+            raise ProgramError(f"{self.file.path}: {self.file.architecture}.{key} is {value:g}, not a count")
+        return int(value)
+
+    def attention_dims(self) -> tuple[int, int, int]:
+        """(heads, heads of keys and values, elements of a head)"""
+        width, heads = self.count("embedding_length"), self.count("attention.head_count")
+        kv_heads = self.count("attention.head_count_kv", heads)
+        depth = self.count("attention.key_length", max(1, width // heads))
+        if heads % kv_heads or depth > MAX_DEPTH or depth % 2:
+            raise ProgramError(f"{self.file.path} has {heads} heads for {kv_heads} heads of keys, of {depth} elements")
+        if self.count("attention.value_length", depth) != depth:
+            raise UnsupportedError(f"{self.file.path} has values of another length than its keys")
+        return heads, kv_heads, depth
+
+    def has(self, name: str) -> bool:
+        return name in self.file.tensors
+
+    def array(self, name: str) -> np.ndarray:
+        """A small tensor in float32, on the host."""
+        tensor = self._tensor(name)
+        return dequantize(tensor.data, tensor.type, tensor.dims)
+
+    def weight(self, name: str) -> TensorValue | list[TensorValue]:
+        """A matrix as it lies in the file: in blocks or in float32, in parts where it is too large to bind."""
+        if name not in self._weights:
+            tensor = self._tensor(name)
+            if len(tensor.dims) != 2:
+                raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not two")
+            if tensor.dims[-1] % BLOCK:
+                self._weights[name] = self.graph_builder.constant(self.array(name))
+            else:
+                parts = [self.graph_builder.stored(dims, tensor.type, data) for dims, data in self._parts(tensor)]
+                self._weights[name] = parts[0] if len(parts) == 1 else parts
+        return self._weights[name]
+
+    def _tensor(self, name: str) -> GgufTensor:
+        tensor = self.file.tensors.get(name)
+        if tensor is None:
+            raise ProgramError(f"{self.file.path} has no tensor {name}")
+        if tensor.type not in BLOCK_TYPES:
+            known = ", ".join(BLOCK_TYPES)
+            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; the types are {known}")
+        if 0 in tensor.dims or not tensor.dims:
+            raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}")
+        return tensor
+
+    def _parts(self, tensor: GgufTensor) -> list[tuple[tuple[int, int], Blob]]:
+        rows, width = tensor.dims
+        row_bytes = tensor.data.length // rows
+        step = max(1, self.part_bytes // row_bytes)
+        if step < rows:
+            step = max(16, step // 16 * 16)
+        return [
+            (
+                (min(step, rows - first), width),
+                Blob(tensor.data.source, tensor.data.offset + first * row_bytes, min(step, rows - first) * row_bytes),
+            )
+            for first in range(0, rows, step)
+        ]
+
+    # ---- pieces of a decoder; x is [1, S, width]
+
+    def embed(self, name: str = "token_embd.weight") -> TensorValue:
+        return self.graph_builder.call("aten.embedding.default", self.weight(name), self.tokens)
+
+    def linear(self, x: TensorValue, name: str) -> TensorValue:
+        """x @ weight.T, plus the bias if the file has one."""
+        weight, bias = self.weight(f"{name}.weight"), f"{name}.bias"
+        if not self.has(bias):
+            return self.graph_builder.call("aten.linear.default", x, weight, None)
+        given, rows = self.array(bias), self._tensor(f"{name}.weight").dims[0]
+        if given.shape != (rows,):
+            raise ProgramError(f"{self.file.path}: {bias} has dims {list(given.shape)}, not [{rows}]")
+        return self.graph_builder.call("aten.linear.default", x, weight, self.graph_builder.constant(given))
+
+    def norm(self, x: TensorValue, name: str) -> TensorValue:
+        weight = self.graph_builder.constant(self.array(f"{name}.weight"))
+        eps = self.number("attention.layer_norm_rms_epsilon")
+        return self.graph_builder.call("et_vk.rms_norm.default", x, weight, eps)
+
+    def heads(self, x: TensorValue, count: int, depth: int) -> TensorValue:
+        """[1, S, count * depth] -> [1, S, count, depth]"""
+        return self.graph_builder.call("aten.view_copy.default", x, [1, self.length, count, depth])
+
+    def split(self, x: TensorValue, *sizes: int) -> tuple[TensorValue, ...]:
+        outs: tuple[TensorValue, ...] = self.graph_builder.call(
+            "aten.split_with_sizes_copy.default", x, list(sizes), -1
+        )
+        return outs
+
+    def add(self, x: TensorValue, y: TensorValue) -> TensorValue:
+        return self.graph_builder.call("aten.add.Tensor", x, y, 1)
+
+    def scale(self, x: TensorValue, by: float) -> TensorValue:
+        return self.graph_builder.call("aten.mul.Scalar", x, by)
+
+    def gated(self, gate: TensorValue, up: TensorValue, activation: str = "silu") -> TensorValue:
+        return self.graph_builder.call(f"hightide.{activation}_mul.default", gate, up)
+
+    def softcap(self, x: TensorValue, cap: float) -> TensorValue:
+        """cap * tanh(x / cap)"""
+        return self.scale(self.graph_builder.call("aten.tanh.default", self.scale(x, 1 / cap)), cap)
+
+    def rope(
+        self,
+        *,
+        halves: bool,
+        theta: float,
+        rotary: int,
+        factors: np.ndarray | None = None,
+        scale: float = 1.0,
+        magnitude: float = 1.0,
+    ) -> Rope:
+        """Angle tables: position * scale / (theta^(2i/rotary) * factor_i)."""
+        if rotary % 2 or (factors is not None and factors.shape != (rotary // 2,)):
+            raise ProgramError(f"{self.file.path} has rotary factors that do not fit {rotary} elements")
+        frequencies = 1.0 / theta ** (np.arange(0, rotary, 2, dtype=np.float64) / rotary)
+        if factors is not None:
+            frequencies = frequencies / factors
+        angles = np.outer(np.arange(self.context) * scale, frequencies)
+        if halves:  # the tables cover both halves
+            angles = np.concatenate([angles, angles], axis=1)
+        b = self.graph_builder
+        cos, sin = ((f(angles) * magnitude).astype(np.float32) for f in (np.cos, np.sin))
+        if halves:  # read from the position on by the kernel
+            return Rope(b.constant(cos), b.constant(sin), True)
+        live = [(self.max_tokens, rotary // 2)]
+        sliced = [
+            b.call("aten.slice_copy.Tensor", b.constant(t), 0, self.position, self.end, 1, dims=live)
+            for t in (cos, sin)
+        ]
+        return Rope(sliced[0], sliced[1], False)
+
+    def rotate(self, q: TensorValue, k: TensorValue, rope: Rope) -> tuple[TensorValue, TensorValue]:
+        b = self.graph_builder
+        if rope.halves:
+            q, k = b.call("et_vk.apply_rotary_emb_hf.default", q, k, rope.cos, rope.sin, self.position)
+        else:
+            q, k = b.call("et_vk.apply_rotary_emb.default", q, k, rope.cos, rope.sin)
+        return q, k
+
+    def attend(
+        self,
+        q: TensorValue,
+        k: TensorValue,
+        v: TensorValue,
+        *,
+        scale: float | None = None,
+        window: int = 0,
+        softcap: float = 0.0,
+    ) -> TensorValue:
+        """Causal attention over this layer's own KV cache -> [1, S, heads * depth]"""
+        b = self.graph_builder
+        kv_heads, depth = k.dims[2:]
+        k_cache, v_cache = b.zeros((1, self.context, kv_heads, depth)), b.zeros((1, self.context, kv_heads, depth))
+        scale = 1 / math.sqrt(depth) if scale is None else scale
+        window = 0 if window >= self.context else window
+        args = (q, k, v, k_cache, v_cache, self.position, scale, window, softcap)
+        attended = b.call("hightide.attention.default", *args)
+        return b.call("aten.view_copy.default", attended, [1, self.length, q.dims[2] * depth])
+
+    def last(self, x: TensorValue) -> TensorValue:
+        """The tokens whose logits are wanted: [1, keep, width]"""
+        most = [(1, min(MAX_KEEP, self.max_tokens), x.dims[-1])]
+        return self.graph_builder.call("aten.slice_copy.Tensor", x, 1, self.kept_from, None, 1, dims=most)
+
+    def head(self, x: TensorValue) -> TensorValue:
+        """Logits; a model without an output matrix uses its embedding."""
+        name = "output.weight" if self.has("output.weight") else "token_embd.weight"
+        return self.graph_builder.call("aten.linear.default", x, self.weight(name), None)
+
+    def finish(self, logits: TensorValue) -> Graph:
+        """The graph, with outputs (logits, ids)."""
+        b = self.graph_builder
+        ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
+        return b.graph(logits, ids)

@@ -1,0 +1,209 @@
+"""Runs a method's instructions over a table of its values: delegates on their sessions, kernels on NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import HightideError, InputError, ProgramError
+from hightide.formats.program_file import (
+    DelegateCall,
+    EValue,
+    FreeCall,
+    JumpFalseCall,
+    KernelCall,
+    MethodFile,
+    MoveCall,
+    TensorSpec,
+    ValueListSpec,
+)
+from hightide.ops.contract import Op
+from hightide.planning.levels import InputSpec, check_count
+from hightide.pte.kernel_calls import Signature, find_op, signature
+from hightide.runtime.cpu_session import numpy_dtype, read_array
+from hightide.runtime.session import Session
+
+MAX_INSTRUCTIONS = 10_000_000  # of one run: a damaged program may jump in circles
+UNSET: Any = object()  # a value that no instruction has defined yet
+
+
+Observer = Callable[[Session, list[Any]], None]
+
+
+class Interpreter:
+    """One method. Its mutable buffers live here; what a delegate keeps lives in its session."""
+
+    def __init__(self, method: MethodFile, specs: Sequence[InputSpec], sessions: Sequence[Session]) -> None:
+        self.method = method
+        self.specs = specs
+        self.sessions = sessions
+        self._kernels: dict[int, tuple[Op, Signature]] = {}
+        for n, instruction in enumerate(method.instructions):
+            if isinstance(instruction, KernelCall):
+                op = find_op(instruction.op)
+                assert op is not None, "the program was checked when it was loaded"
+                self._kernels[n] = op, signature(instruction, method.values, op)
+        self._first = [_first_value(value) for value in method.values]
+        self._state_ids = _state_ids(method, self._kernels)
+        self._state: dict[int, np.ndarray] = {}
+        self._reset_buffers()
+
+    def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
+        """Outputs for these inputs; buffers and delegates' state change only if every instruction succeeds.
+
+        `observe` sees every delegate call before it runs; then no state changes at all.
+        """
+        check_count(self.specs, given)
+        values = list(self._first)
+        for id, array in self._state.items():
+            values[id] = array
+        for id, spec, value in zip(self.method.inputs, self.specs, given, strict=True):
+            array = spec.array(value)
+            values[id] = array if isinstance(self.method.values[id], TensorSpec) else array.item()
+        stateful = [(session, session.snapshot()) for session in self.sessions if session.planner.aliases.state]
+        try:
+            self._execute(values, observe)
+            outputs = [self._output(id, values) for id in self.method.outputs]
+        except BaseException:
+            _restore(stateful)
+            raise
+        if observe is None:
+            self._state = {id: values[id] for id in self._state_ids}
+        else:
+            _restore(stateful)
+        return outputs
+
+    def _execute(self, values: list[Any], observe: Observer | None) -> None:
+        at, count = 0, 0
+        with np.errstate(all="ignore"):  # torch too goes on with infinities
+            while at < len(self.method.instructions):
+                count += 1
+                if count > MAX_INSTRUCTIONS:
+                    raise ProgramError(f"method {self.method.name} ran {MAX_INSTRUCTIONS} instructions and did not end")
+                at = self._step(at, values, observe)
+
+    def reset(self) -> None:
+        self._reset_buffers()
+        for session in self.sessions:
+            session.reset()
+
+    def _step(self, at: int, values: list[Any], observe: Observer | None) -> int:
+        """Runs instruction `at`; the index of the next one."""
+        instruction = self.method.instructions[at]
+        match instruction:
+            case KernelCall(op=name):
+                where = f"instruction {at} ({name})"
+                try:
+                    self._run_kernel(*self._kernels[at], values)
+                except HightideError as error:
+                    raise type(error)(f"{where}: {error}") from None
+                except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:  # from NumPy
+                    raise InputError(f"{where}: {error}") from error
+            case DelegateCall(delegate=delegate, args=args):
+                self._run_delegate(self.sessions[delegate], args, values, observe)
+            case MoveCall(source=source, target=target):
+                values[target] = values[source]
+            case JumpFalseCall(condition=condition, destination=destination):
+                if not np.all(self._argument(condition, values)):
+                    return destination
+            case FreeCall(value=id):
+                values[id] = UNSET
+        return at + 1
+
+    def _run_kernel(self, op: Op, call: Signature, values: list[Any]) -> None:
+        changed = {id: np.array(self._argument(id, values)) for id in call.changes}
+        args = [changed[id] if id in changed else _widened(self._argument(id, values)) for id in call.reads]
+        result = op.reference(*args)
+        results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
+        if len(results) != len(call.writes):
+            raise ProgramError(f"the program expects {len(call.writes)} outputs, the op gives {len(results)}")
+        for id, value in (*zip(call.writes, results, strict=True), *changed.items()):
+            values[id] = self._fitting(id, value)
+
+    def _run_delegate(
+        self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
+    ) -> None:
+        count = len(session.specs)
+        inputs = [self._argument(id, values) for id in args[:count]]
+        if observe is not None:
+            observe(session, inputs)
+        for id, output in zip(args[count:], session.run(inputs), strict=True):
+            values[id] = self._fitting(id, output)
+
+    def _argument(self, id: int, values: list[Any]) -> Any:
+        spec = self.method.values[id]
+        if isinstance(spec, ValueListSpec):
+            return tuple(None if item == -1 else self._argument(item, values) for item in spec.items)
+        if values[id] is UNSET:
+            raise ProgramError(f"value {id} of method {self.method.name} is read before anything defines it")
+        return values[id]
+
+    def _fitting(self, id: int, value: Any) -> Any:
+        """A result as the program declares it: a tensor within its max dims, or a number."""
+        spec = self.method.values[id]
+        if not isinstance(spec, TensorSpec):
+            return value.item() if isinstance(value, np.ndarray | np.generic) else value
+        array = np.asarray(value)
+        if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
+            raise InputError(f"the output would be {list(array.shape)}, over its max dims {list(spec.dims)}")
+        return array.astype(numpy_dtype(spec.dtype), copy=False)
+
+    def _output(self, id: int, values: list[Any]) -> np.ndarray:
+        return np.array(self._argument(id, values), order="C")  # a copy: it may be a buffer of ours
+
+    def _reset_buffers(self) -> None:
+        self._state = {}
+        for id in self._state_ids:
+            spec = self.method.values[id]
+            assert isinstance(spec, TensorSpec)
+            zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
+            self._state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+
+
+def _restore(stateful: Sequence[tuple[Session, Any]]) -> None:
+    for session, snapshot in stateful:
+        session.restore(snapshot)
+
+
+def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:
+    """A tensor's data as an array of its dims; the bytes follow its dim order."""
+    stored = read_array(data, spec.dtype, [spec.dims[d] for d in spec.dim_order])
+    return stored.transpose(np.argsort(spec.dim_order)) if spec.dims else stored
+
+
+def _first_value(spec: EValue) -> Any:
+    if isinstance(spec, TensorSpec):
+        return UNSET if spec.constant is None else tensor_array(spec, spec.constant.view())
+    return spec
+
+
+def _state_ids(method: MethodFile, kernels: dict[int, tuple[Op, Signature]]) -> list[int]:
+    """Buffers that persist: those with an initial value, and those written in place before anything defines them."""
+    state = {id for id, spec in enumerate(method.values) if isinstance(spec, TensorSpec) and spec.initial is not None}
+    defined = set(method.inputs)
+    for n, instruction in enumerate(method.instructions):
+        match instruction:
+            case KernelCall():
+                _, call = kernels[n]
+                in_place = set(call.changes) | (set(call.writes) & set(call.reads))
+                state |= {id for id in in_place - defined if _is_computed(method.values[id])}
+                defined |= set(call.writes)
+            case DelegateCall(args=args):
+                defined |= set(args)
+            case MoveCall(target=target):
+                defined.add(target)
+    return sorted(state)
+
+
+def _is_computed(spec: EValue) -> bool:
+    return isinstance(spec, TensorSpec) and spec.constant is None
+
+
+def _widened(value: Any) -> Any:
+    """Halves are computed in float32 and rounded once, in the result."""
+    if isinstance(value, tuple):
+        return tuple(_widened(item) for item in value)
+    is_half = isinstance(value, np.ndarray) and value.dtype == np.float16
+    return value.astype(np.float32) if is_half else value

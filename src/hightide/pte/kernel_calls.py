@@ -1,0 +1,100 @@
+"""Kernel calls of a program, outside its delegates: which op of the registry each one is, and how to call it.
+
+The exporter writes out-variants: `aten::add.out(x, y, alpha, out, out)` for `aten.add.Tensor(x, y, alpha)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hightide.formats.program_file import EValue, KernelCall, ValueListSpec
+from hightide.ops import REGISTRY
+from hightide.ops.contract import Op
+
+# Out-variants whose overload does not say that of the op itself, as (name, overload).
+OVERLOADS = {
+    "aten::all.all_out": "aten.all.default",
+    "aten::all.out": "aten.all.dim",
+    "aten::any.all_out": "aten.any.default",
+    "aten::any.out": "aten.any.dim",
+    "aten::arange.start_out": "aten.arange.start_step",
+    "aten::div.out_mode": "aten.div.Tensor_mode",
+    "aten::max.dim_max": "aten.max.dim",
+    "aten::max.unary_out": "aten.max.default",
+    "aten::mean.dtype_out": "aten.mean.default",
+    "aten::mean.out": "aten.mean.dim",
+    "aten::min.dim_min": "aten.min.dim",
+    "aten::min.unary_out": "aten.min.default",
+    "aten::prod.int_out": "aten.prod.dim_int",
+    "aten::sort.values": "aten.sort.default",
+    "aten::sum.IntList_out": "aten.sum.dim_IntList",
+    "aten::topk.values": "aten.topk.default",
+    "aten::var.out": "aten.var.dim",
+    "executorch_prim::et_view.default": "aten.view_copy.default",
+    "llama::sdpa_with_kv_cache.out": "sdpa_with_kv_cache.default",
+}
+# What the exporter adds for sizes and loops: host work on any device, so nothing to report.
+HOST_KERNELS = ("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense")
+
+
+@cache
+def find_op(kernel: str) -> Op | None:
+    """The op that a kernel stands for, if hightide has its reference."""
+    for name in _candidates(kernel):
+        op = REGISTRY.get(name)
+        if op is not None:
+            return op
+    return None
+
+
+def _candidates(kernel: str) -> list[str]:
+    if kernel in OVERLOADS:
+        return [OVERLOADS[kernel]]
+    namespace, _, rest = kernel.partition("::")
+    name, _, overload = rest.partition(".")
+    if is_inplace(kernel):
+        name = name.removesuffix("_")
+    base = f"{namespace}.{name}"
+    if overload in ("", "out"):  # "add.out" stands for "add.Tensor"
+        return [f"{base}.default", f"{base}.Tensor"]
+    return [f"{base}.{overload.removesuffix('_out')}"]
+
+
+def is_inplace(kernel: str) -> bool:
+    """`aten::copy_` and such write their first argument."""
+    name = kernel.partition("::")[2].partition(".")[0]
+    return name.endswith("_") and not name.endswith("__")
+
+
+def is_host_work(kernel: str) -> bool:
+    return kernel.startswith(HOST_KERNELS)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel call's arguments: the values it reads, those it defines, those it changes in place."""
+
+    reads: tuple[int, ...]  # as the reference takes them; a list is one value
+    writes: tuple[int, ...]
+    changes: tuple[int, ...] = ()  # values whose arrays the reference writes into
+
+
+def signature(call: KernelCall, values: Sequence[EValue], op: Op) -> Signature:
+    """Splits the arguments: the outputs are given last, then once more as what the kernel returns."""
+    args = call.args
+    last = values[args[-1]]
+    if is_inplace(call.op):
+        return Signature(args[:-1], args[:1])
+    if call.op == "executorch_prim::et_copy_index.tensor":  # (to, from, index), nothing is returned
+        return Signature(args, args[:1])
+    if isinstance(last, ValueListSpec):
+        # A list of outputs is given as a list; several outputs one by one, and a list of them is returned.
+        given = values[args[-2]] if len(args) > 1 else None
+        count = 2 if isinstance(given, ValueListSpec) and given.items == last.items else len(last.items) + 1
+        reads, writes = args[:-count], last.items
+    else:
+        count = 2 if len(args) > 1 and args[-2] == args[-1] else 1
+        reads, writes = args[:-count], args[-1:]
+    return Signature(reads, writes, tuple(reads[n] for n in op.mutates if n < len(reads)))

@@ -1,0 +1,75 @@
+"""Constants to the GPU, a chunk at a time, so that host memory stays small however large the file."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import ProgramError
+from hightide.gpu.device import Device
+from hightide.graph.blob import AnyBlob
+from hightide.graph.values import ITEM_SIZE, TensorValue
+from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.contract import GPU_TYPE
+
+CHUNK_ITEMS = 2 << 20
+CHUNK_BYTES = 4 << 20
+
+
+def upload(device: Device, buffer: Any, value: TensorValue) -> None:
+    """Write a constant's data into its buffer as the GPU holds it (int64 narrowed)."""
+    blob = value.constant
+    assert blob is not None
+    if value.dtype in BLOCK_TYPES:
+        _upload_blocks(device, buffer, value, blob)
+        return
+    size = ITEM_SIZE[value.stored_dtype]
+    count = math.prod(value.dims)
+    at = 0
+    for start in range(0, count, CHUNK_ITEMS):
+        items = min(CHUNK_ITEMS, count - start)
+        data = _on_gpu(blob.region(start * size, items * size), value)
+        device.write(buffer, at, data)
+        at += data.nbytes
+        device.flush()
+    blob.forget()
+
+
+def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlob) -> None:
+    """Sort the blocks of a GGUF type into planes, some thousands at a time."""
+    kind = BLOCK_TYPES[value.dtype]
+    starts = kind.offsets(value.dims)
+    row_blocks = value.dims[-1] // kind.elements
+    rows = blob.length // kind.bytes // max(row_blocks, 1)
+    step = (
+        max(CHUNK_BYTES // (kind.bytes * row_blocks) // 16, 1) * 16 if row_blocks else 16
+    )  # whole words in every plane
+    for first in range(0, rows, step):
+        blocks = np.frombuffer(
+            blob.region(first * row_blocks * kind.bytes, min(step, rows - first) * row_blocks * kind.bytes), np.uint8
+        ).reshape(-1, kind.bytes)
+        for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
+            device.write(buffer, start + first * row_blocks * size, whole_words(plane))
+        device.flush()
+    blob.forget()
+
+
+def _on_gpu(data: memoryview, value: TensorValue) -> np.ndarray:
+    kind = GPU_TYPE[value.dtype]
+    if kind == "u8":
+        return whole_words(np.frombuffer(data, np.uint8))
+    array = np.frombuffer(data, value.stored_dtype)
+    if value.dtype == "int64":
+        narrow = array.astype(np.int32)
+        if (narrow != array).any():
+            raise ProgramError(f"constant tensor {value.id} has integers that do not fit 32 bits")
+        return narrow
+    return whole_words(array.astype(value.dtype, copy=False))
+
+
+def whole_words(array: np.ndarray) -> np.ndarray:
+    """The elements, flat, and zeros up to a multiple of 4 bytes: writes have no other sizes."""
+    flat = array.reshape(-1)
+    return np.pad(flat, (0, -flat.nbytes % 4 // flat.itemsize)) if flat.nbytes % 4 else flat

@@ -1,0 +1,147 @@
+"""What a decode step costs the host: time, dispatches, bytes, and what a change of level takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hightide.planning.levels import MaxElements
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.bench.bench_engine import Engine
+
+STEPS = 24
+
+
+@dataclass(frozen=True)
+class Host:
+    """Per decoded token, unless it says otherwise."""
+
+    dispatches: int
+    host_us: float  # CPU time of the thread that drives the GPU: checks, encoding, submit, readback
+    waits_us: float  # the part of it that the GPU waits for where a step's result is needed before the next
+    step_ms: float  # CPU time of the whole process, a software adapter's work too
+    step_wall_ms: float
+    written_bytes: float
+    read_bytes: float
+    objects: float  # GPU objects made
+    known_level_us: float  # to find the plan of a level met before
+    new_level_ms: float  # to plan a level met for the first time
+
+    @property
+    def per_dispatch_us(self) -> float:
+        return self.host_us / max(1, self.dispatches)
+
+    @property
+    def share(self) -> float:
+        """The host's part of a step: of CPU time, so where the CPU is the adapter too, of all that is done."""
+        return self.host_us / 1e3 / self.step_ms
+
+
+@dataclass
+class Traffic:
+    written: int = 0
+    read: int = 0
+
+
+def measure_host(engine: Engine, position: int = 128) -> Host:
+    session = engine.session
+    position = max(0, min(position, engine.context - STEPS - 2))
+    steps = min(STEPS, engine.context - 2)
+    engine.start_at(position)
+    engine.decode(3)
+    dispatches = _dispatches(engine, position)
+    created = session.device.created
+    engine.start_at(position)
+    thread, cpu, wall = time.thread_time(), time.process_time(), time.perf_counter()
+    with counted(session) as traffic:
+        engine.decode(steps)
+    thread, cpu, wall = time.thread_time() - thread, time.process_time() - cpu, time.perf_counter() - wall
+    known, fresh = _levels(session)
+    return Host(
+        dispatches=dispatches,
+        host_us=thread / steps * 1e6,
+        waits_us=_waits(engine, position, steps) * 1e6,
+        step_ms=cpu / steps * 1e3,
+        step_wall_ms=wall / steps * 1e3,
+        written_bytes=traffic.written / steps,
+        read_bytes=traffic.read / steps,
+        objects=(session.device.created - created) / steps,
+        known_level_us=known * 1e6,
+        new_level_ms=fresh * 1e3,
+    )
+
+
+def _waits(engine: Engine, position: int, steps: int) -> float:
+    """Seconds of the host before a step is submitted and after it is done; the next one is encoded in between."""
+    session, samples = engine.session, []
+    for n in range(steps):
+        start = time.thread_time()
+        ticket = engine.decoder.launch([1], position + n)
+        launched = time.thread_time()
+        session._recorder.encode_ahead(ticket[1].recording, session._foreseen(ticket[1].env))
+        session.device.wgpu._poll_wait()
+        idle = time.thread_time()
+        engine.decoder.collect(ticket)
+        samples.append(launched - start + time.thread_time() - idle)
+    return statistics.median(samples)
+
+
+def _dispatches(engine: Engine, position: int) -> int:
+    ticket = engine.decoder.launch([1], position)
+    engine.decoder.collect(ticket)
+    return len(ticket[1].recording.commands)
+
+
+@contextmanager
+def counted(session: GpuSession) -> Iterator[Traffic]:
+    """Bytes that runs of this session write to the device and bring back."""
+    recorder: Any = session._recorder
+    write, read, traffic = recorder.write, recorder.read, Traffic()
+
+    def counting_write(buffer: Any, offset: int, data: Any) -> None:
+        traffic.written += data.nbytes
+        write(buffer, offset, data)
+
+    def counting_read(copies: Any, submission: Any) -> Any:
+        traffic.read += sum(copy.nbytes for copy in copies if copy.target is None)
+        return read(copies, submission)
+
+    recorder.write, recorder.read = counting_write, counting_read
+    before = session.counters.param_bytes
+    try:
+        yield traffic
+    finally:
+        del recorder.write, recorder.read  # the class's own show again
+        traffic.written += session.counters.param_bytes - before
+
+
+def _levels(session: GpuSession) -> tuple[float, float]:
+    """Seconds to find a known level and to plan a new one: medians."""
+    others = tuple(spec.dims for spec in session.specs[1:])
+    batch, most = session.specs[0].dims
+    env = MaxElements()  # one token's logits are kept
+
+    def find(length: int) -> Callable[[], object]:
+        return lambda: session.levels.find(((batch, length), *others), env, session._prepare)
+
+    fresh = []
+    for length in range(most - 1, 1, -1):
+        planned = session.levels.planned
+        seconds = _seconds(find(length))
+        if session.levels.planned > planned:
+            fresh.append(seconds)
+        if len(fresh) == 9:
+            break
+    find(1)()
+    known = [_seconds(find(1)) for _ in range(200)]
+    return statistics.median(known), statistics.median(fresh) if fresh else 0.0
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

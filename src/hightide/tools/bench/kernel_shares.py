@@ -1,0 +1,100 @@
+"""Every kernel's time as a share of the limit that binds it: memory, arithmetic or the cost of a dispatch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hightide.gpu.limits import Limits
+from hightide.gpu.timestamps import TimedRecorder
+from hightide.planning.costs import Cost, cost_of, family_of
+from hightide.runtime.gpu_session import GpuSession, Ticket
+from hightide.tools.bench.bench_engine import Engine, prompt
+from hightide.tools.bench.matmul import K, Matmul
+
+PREFILL = 128
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """All dispatches of one kernel in one run."""
+
+    run: str  # "prefill 128", "decode at 1024"
+    family: str
+    kernel: str
+    calls: int
+    milliseconds: float
+    part: float  # of the run's GPU time
+    gb_s: float
+    gflop_s: float
+    bound_by: str
+    share: float  # of the limit that binds it: 1 is as fast as the adapter can
+
+
+def kernel_shares(engine: Engine, limits: Limits, contexts: Sequence[int], runs: int) -> list[KernelShare]:
+    """A prefill, and decode at the shortest and the longest context that fit."""
+    fitting = sorted(size for size in contexts if size < engine.context)
+    tokens = prompt(min(PREFILL, engine.decoder.max_tokens), engine.decoder.vocab_size)
+    found = _shares(f"prefill {len(tokens)}", engine.session, limits, runs, partial(_launch, engine, tokens, 0))
+    for size in dict.fromkeys((min(PREFILL, engine.context - 1), fitting[-1] if fitting else 0)):
+        found += _shares(f"decode at {size}", engine.session, limits, runs, partial(_launch, engine, [1], size))
+    return found
+
+
+def matmul_shares(matmul: Matmul, limits: Limits, rows: Sequence[int], runs: int) -> list[KernelShare]:
+    found: list[KernelShare] = []
+    for count in rows:
+        x = np.ones((count, K), np.float32)
+        found += _shares(f"matmul M={count}", matmul.session, limits, runs, partial(_run, matmul.session, x))
+    return found
+
+
+def _launch(engine: Engine, tokens: list[int], position: int) -> Ticket:
+    ticket = engine.decoder.launch(tokens, position)
+    engine.decoder.collect(ticket)
+    launched: Ticket = ticket[1]
+    return launched
+
+
+def _run(session: GpuSession, x: np.ndarray) -> Ticket:
+    ticket = session.launch([x])
+    session.collect(ticket)
+    return ticket
+
+
+def _shares(name: str, session: GpuSession, limits: Limits, runs: int, once: Callable[[], Ticket]) -> list[KernelShare]:
+    once()
+    usual = session._recorder
+    recorder = TimedRecorder(session.device, usual.readbacks[0].size, session._params)
+    session._recorder = recorder
+    try:
+        taken = []
+        for _ in range(runs):
+            recorder.prepare()
+            ticket = once()
+            taken.append(recorder.times().durations)
+    finally:
+        session._recorder = usual
+    seconds = np.median(np.array(taken), axis=0) / 1e9
+    plan = ticket.plan
+    groups: dict[tuple[str, str], list[int]] = {}
+    for n, step in enumerate(plan.steps):
+        groups.setdefault((family_of(step.call.name), step.dispatch.kernel.name), []).append(n)
+    costs = [cost_of(step, ticket.env, plan) for step in plan.steps]
+    whole = float(seconds.sum())
+    found = []
+    for (family, kernel), members in groups.items():
+        time, cost = float(seconds[members].sum()), sum((costs[n] for n in members), Cost())
+        if time <= 0:
+            continue
+        least = sum(limits.seconds(costs[n].bytes, costs[n].flops) for n in members)
+        bound = statistics.mode(limits.binding(costs[n].bytes, costs[n].flops) for n in members)
+        rates = cost.bytes / time / 1e9, cost.flops / time / 1e9
+        found.append(
+            KernelShare(name, family, kernel, len(members), time * 1e3, time / whole, *rates, bound, least / time)
+        )
+    return sorted(found, key=lambda share: -share.milliseconds)

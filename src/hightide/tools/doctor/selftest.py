@@ -1,0 +1,167 @@
+"""Every kernel route on one adapter, against the NumPy references in float64.
+
+Each op case runs in one session at all its levels, on memory that is NaN where a run has not written, with the
+routes that the adapter takes, then with every other option of a choice that changes what it dispatches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import numpy as np
+
+from hightide.errors import HightideError
+from hightide.gpu.device import Device
+from hightide.ops.case import Case, all_cases, cases_of
+from hightide.ops.choices import CHOICES, Choices
+from hightide.ops.contract import Kernel
+from hightide.planning.levels import InputElements, MaxElements, graph_inputs
+from hightide.planning.planner import Planner
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.doctor.case_graph import CaseGraph
+
+THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case, and the choices forced for it."""
+
+    case: Case
+    choices: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        forced = " ".join(f"{choice}={option}" for choice, option in self.choices)
+        return f"{self.case.name} {forced}".strip()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a trial gave: the routes it took, its largest error as a share of the range, and what is wrong, or ""."""
+
+    trial: Trial
+    routes: frozenset[str]
+    error: float
+    problem: str = ""
+
+
+def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
+    """Every case as the adapter takes it, then with each option that leads to kernels it has not met."""
+    found = []
+    for case in [*all_cases(), *cases_of("blocks")] if cases is None else cases:
+        graph = CaseGraph(case, np.random.default_rng(7))
+        usual = {**device.tuned}
+        met = _kernels(graph, Choices(device.traits, usual))
+        found.append(Trial(case))
+        for choice in CHOICES.values():
+            for option in choice.options:
+                if not choice.exact or not choice.possible(device.traits, option):
+                    continue
+                kernels = _kernels(graph, Choices(device.traits, {**usual, choice.name: option}))
+                if not kernels <= met:
+                    met |= kernels
+                    found.append(Trial(case, ((choice.name, option),)))
+    return found
+
+
+def self_test(
+    device: Device, cases: Sequence[Case] | None = None, progress: Callable[[int, int], None] | None = None
+) -> list[Result]:
+    """All trials, in order; one that raises an error is a result with a problem."""
+    planned = trials(device, cases)
+    # A device for each thread: llvmpipe compiles kernels one by one in the thread of a device's queue.
+    free: SimpleQueue[Device] = SimpleQueue()
+    workers = max(1, min(THREADS, len(planned) // 8))
+    for extra in [device, *(Device(device.adapter) for _ in range(workers - 1))]:
+        free.put(extra)
+
+    def run(trial: Trial) -> Result:
+        mine = free.get()
+        try:
+            return run_trial(trial, mine)
+        finally:
+            free.put(mine)
+
+    results: list[Result] = []
+    with ThreadPoolExecutor(workers, "self-test") as pool:
+        for result in pool.map(run, planned):
+            if progress is not None:
+                progress(len(results), len(planned))
+            results.append(result)
+    return results
+
+
+def run_trial(trial: Trial, device: Device) -> Result:
+    routes: set[str] = set()
+    worst = 0.0
+    try:
+        for route, error, problem in _follow(trial, device):
+            routes |= route
+            worst = max(worst, error)
+            if problem:
+                return Result(trial, frozenset(routes), worst, problem)
+    except HightideError as error:
+        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
+    except Exception as error:  # a fault of hightide's own is a result too: the other trials still tell something
+        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
+    return Result(trial, frozenset(routes), worst)
+
+
+def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:
+    """(routes, error, problem) of each level, from one session."""
+    case = trial.case
+    built = CaseGraph(case, np.random.default_rng(7))
+    gpu = GpuSession(built.graph, device, choices=dict(trial.choices))
+    cpu = CpuSession(built.graph, dtype="float64")
+    for live in built.levels():
+        inputs = built.arrays(live)
+        gpu.poison()
+        got_all, expected_all = gpu.run(inputs), cpu.run(inputs)
+        routes = {step.dispatch.kernel.name for step in gpu.level(inputs)[1].steps}
+        for got, expected in zip(got_all, expected_all, strict=True):
+            error, problem = compare(got, expected, case.tolerance)
+            yield routes, error, f"{case.name} at {_level(live)}: {problem}" if problem else ""
+
+
+def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[float, str]:
+    """The largest error as a share of the expected values' range, and what is wrong, or ""."""
+    if got.shape != expected.shape:
+        return np.inf, f"the dims are {list(got.shape)}, not {list(expected.shape)}"
+    if not got.size:
+        return 0.0, ""
+    if got.dtype.kind != "f":
+        wrong = int(np.count_nonzero(got != expected))
+        return (np.inf, f"{wrong} of {got.size} integers differ") if wrong else (0.0, "")
+    with np.errstate(invalid="ignore"):
+        error = float(np.abs(got - expected).max())
+    if np.isnan(error):
+        return np.inf, f"{int(np.isnan(got).sum())} of {got.size} values are NaN"
+    share = error / max(float(np.abs(expected).max()), 1e-3)
+    return share, f"error {share:.2e} of the range, over {tolerance:.0e}" if share > tolerance else ""
+
+
+def _kernels(graph: CaseGraph, choices: Choices) -> set[Kernel]:
+    """The kernels of a case at its levels; none if it cannot be planned so."""
+    kernels: set[Kernel] = set()
+    try:
+        planner = Planner(graph.graph, choices=choices)
+        plans = [planner.plan_max(MaxElements())]
+        specs = graph_inputs(graph.graph, None, None)
+        for live in graph.levels():
+            inputs = graph.arrays(live)
+            plans.append(planner.plan([a.shape for a in inputs], InputElements(inputs, specs)))
+    except HightideError:
+        return kernels
+    for plan in plans:
+        kernels |= {step.dispatch.kernel for step in plan.steps}
+    return kernels
+
+
+def _level(live: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in live.items()) or "the max"

@@ -1,0 +1,310 @@
+"""What a file is, at a glance: methods, what varies, ops, constants, memory. Data; `cli/inspect.py` prints it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hightide.errors import UnsupportedError
+from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
+from hightide.formats.program_file import KernelCall, ProgramFile
+from hightide.formats.pte import read_program
+from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
+from hightide.graph.aliases import input_ids, output_ids
+from hightide.graph.blob import Blob
+from hightide.graph.graph import Graph
+from hightide.graph.values import ListValue, TensorValue
+from hightide.ops import REGISTRY
+from hightide.planning.levels import InputSpec
+from hightide.pte.kernel_calls import find_op, is_host_work
+from hightide.pte.program import Program
+from hightide.tools.inspect.graph_trace import Dim, trace_outputs
+from hightide.tools.inspect.level_sources import MethodSource, Source
+from hightide.tools.inspect.listing import argument_names
+from hightide.tools.inspect.planning import PlannedPart, Target
+from hightide.tools.inspect.session_memory import Memory
+from hightide.tools.inspect.varying import live_dims
+from hightide.tools.opened_file import Subject, method_parts, open_subject
+
+PREPACK = "et_vk.prepack.default"
+
+
+@dataclass(frozen=True)
+class TensorReport:
+    """An input or output: its max dims, and its live dims as formulas."""
+
+    name: str
+    dtype: str
+    max: tuple[int, ...]
+    live: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a graph. Exporters keep no names: then it is called after the op that reads it."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    bytes: int
+    state: bool  # some op writes it
+
+
+@dataclass(frozen=True)
+class PartReport:
+    name: str
+    delegate: str  # the backend that the exporter compiled it for, or "GGUF"
+    ops: dict[str, int]  # op calls of the file, by name
+    runs: dict[str, int]  # op calls after passes
+    dispatches: int  # at the max dims
+    constants: tuple[Constant, ...]  # the largest first
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class MethodReport:
+    name: str
+    symbols: dict[str, int]
+    inputs: tuple[TensorReport, ...]
+    outputs: tuple[TensorReport, ...]
+    parts: tuple[PartReport, ...]
+    outside: dict[str, int]  # kernels outside delegates, by name
+    host: dict[str, int]  # of these, sizes and loops: work for the host on any device
+
+
+@dataclass(frozen=True)
+class FileReport:
+    path: str
+    kind: str
+    bytes: int
+    target: str
+    metadata: dict[str, Any]
+    methods: tuple[MethodReport, ...]
+    missing: tuple[str, ...] = ()  # what keeps it from running here
+    ops: dict[str, int] = field(default_factory=dict)  # of a file that cannot run
+
+
+@dataclass
+class Inspection:
+    """A file with its planned parts, by method."""
+
+    report: FileReport
+    subjects: dict[str, Subject]
+    parts: dict[str, list[PlannedPart]]
+
+
+def inspect_file(
+    path: str | os.PathLike[str], target: Target, *, context: int | None = None, fused: bool = True
+) -> Inspection:
+    """Reads a file and plans every method that has parts; ProgramError if it is damaged."""
+    path = Path(path)
+    try:
+        subject = open_subject(path, context=context) if is_gguf(path) else None
+        program = Program(read_program(path), "cpu") if subject is None else None
+    except UnsupportedError as error:
+        if is_gguf(path):
+            return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {})
+        return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {})
+    if subject is not None:
+        subjects = {"forward": subject}
+    else:
+        assert program is not None
+        called = [name for name in program.methods if name not in program.metadata]
+        subjects = {name: Subject(path, None, name, method_parts(program, name), program) for name in called}
+    parts = {name: [PlannedPart(part, target, fused) for part in s.parts] for name, s in subjects.items()}
+    methods = tuple(_method(subject, parts[name]) for name, subject in subjects.items())
+    kind, metadata = _kind(subject, program)
+    report = FileReport(str(path), kind, path.stat().st_size, target.name, metadata, methods)
+    return Inspection(report, subjects, parts)
+
+
+def printable(text: str) -> str:
+    """Names from a file, fit for a terminal: control characters could do anything to it."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def dims_text(dims: Iterable[Dim]) -> tuple[str, ...]:
+    return tuple(map(str, dims))
+
+
+def constants_of(graph: Graph, state: Iterable[int], names: Mapping[tuple[int, int], str]) -> list[Constant]:
+    """The constants that some op reads, the largest first; `names` by where their bytes are."""
+    written, found = set(state), {}
+    for call in graph.calls:
+        for position, id in enumerate(call.args[:-1]):
+            value = graph.values[id]
+            for n, item in enumerate(value.items if isinstance(value, ListValue) else (id,)):
+                tensor = graph.values[item]
+                if isinstance(tensor, TensorValue) and tensor.constant is not None and item not in found:
+                    name = _stored_name(tensor, names) or _use_name(graph, call.index, position, n)
+                    is_state = item in written
+                    found[item] = Constant(name, tensor.dtype, tensor.dims, tensor.constant.length, is_state)
+    return sorted(found.values(), key=lambda constant: -constant.bytes)
+
+
+def _method(subject: Subject, parts: Sequence[PlannedPart]) -> MethodReport:
+    program, name = subject.program, subject.method
+    kernels: Counter[str] = Counter()
+    if program is not None:
+        instructions = program.file.methods[name].instructions
+        kernels.update(i.op for i in instructions if isinstance(i, KernelCall))
+    inputs, outputs = _signature(subject, parts)
+    return MethodReport(
+        name=name,
+        symbols={symbol.name: symbol.most for symbol in _source(subject).symbols},
+        inputs=inputs,
+        outputs=outputs,
+        parts=tuple(_part(subject, part) for part in parts),
+        outside={op: n for op, n in kernels.items() if not is_host_work(op)},
+        host={op: n for op, n in kernels.items() if is_host_work(op)},
+    )
+
+
+def _part(subject: Subject, planned: PlannedPart) -> PartReport:
+    names, part = {}, planned.part
+    delegate = "GGUF"
+    if subject.gguf is not None:
+        names = {(id(t.data.source), t.data.offset): t.name for t in subject.gguf.tensors.values()}
+    elif subject.program is not None:
+        delegate = subject.program.file.methods[subject.method].delegates[part.number].id
+    plan, _ = planned.plan_at({})
+    return PartReport(
+        name=part.name,
+        delegate=delegate,
+        ops=dict(Counter(call.name for call in part.graph.calls).most_common()),
+        runs=dict(Counter(call.name for call in planned.graph.calls).most_common()),
+        dispatches=len(plan.steps),
+        constants=tuple(constants_of(planned.graph, planned.planner.aliases.state, names)),
+        memory=planned.memory,
+    )
+
+
+def _signature(
+    subject: Subject, parts: Sequence[PlannedPart]
+) -> tuple[tuple[TensorReport, ...], tuple[TensorReport, ...]]:
+    """Inputs and outputs of a method."""
+    if subject.program is None:
+        (part,) = parts
+        names = (*part.part.names, "logits", "ids")
+        values = [part.graph.values[id] for id in (*part.graph.inputs, *part.graph.outputs)]
+        made = [
+            TensorReport(n, v.host_dtype, v.dims, dims_text(part.formulas.dims[v.id]))
+            for n, v in zip(names, values, strict=True)
+            if isinstance(v, TensorValue)
+        ]
+        return tuple(made[: len(part.graph.inputs)]), tuple(made[len(part.graph.inputs) :])
+    info = subject.program.methods[subject.method]
+    source = _source(subject)
+    live = [dims_text(dims) for dims in live_dims(info.inputs, source.symbols)]
+    inputs = [_tensor(spec, dims) for spec, dims in zip(info.inputs, live, strict=True)]
+    if isinstance(source, MethodSource):
+        given = [dims_text(dims) for dims in trace_outputs(source)]
+    else:
+        (part,) = parts
+        given = [dims_text(part.formulas.dims.get(id, ())) for id in part.graph.outputs]
+    outputs = [_tensor(spec, dims) for spec, dims in zip(info.outputs, given, strict=True)]
+    return tuple(inputs), tuple(outputs)
+
+
+def _source(subject: Subject) -> Source:
+    """What says what varies, also of a method that has no parts."""
+    if subject.parts or subject.program is None:
+        return subject.parts[0].source
+    program = subject.program
+    return MethodSource(program, program.methods[subject.method], program.file.methods[subject.method])
+
+
+def _tensor(spec: InputSpec, live: tuple[str, ...]) -> TensorReport:
+    return TensorReport(printable(spec.name), spec.dtype, spec.dims, live)
+
+
+def _kind(subject: Subject | None, program: Program | None) -> tuple[str, dict[str, Any]]:
+    if subject is not None and subject.gguf is not None:
+        return f"GGUF model, {subject.gguf.architecture}", _gguf_metadata(subject.gguf)
+    assert program is not None
+    return "ExecuTorch program", {name: _plain(value) for name, value in program.metadata.items()}
+
+
+def _gguf_metadata(file: GgufFile) -> dict[str, Any]:
+    """Fields that fit a line: no vocabularies, no templates."""
+    short = {k: v for k, v in file.metadata.items() if not isinstance(v, list) and not k.startswith("tokenizer.")}
+    short = {printable(k): printable(v) if isinstance(v, str) else v for k, v in short.items()}
+    return {k: v for k, v in short.items() if not isinstance(v, str) or len(v) <= 60}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+# ---- names of constants
+
+
+def _stored_name(tensor: TensorValue, names: Mapping[tuple[int, int], str]) -> str | None:
+    """The name in the file of where the bytes are; those of a joined weight, each."""
+    blobs = [tensor.constant]
+    found: list[str] = []
+    while blobs:
+        blob = blobs.pop(0)
+        if isinstance(blob, Blob):
+            name = names.get((id(blob.source), blob.offset))
+            if name is None:
+                return None
+            found.append(printable(name))
+        elif blob is not None:
+            blobs[:0] = blob.parts
+    return " + ".join(dict.fromkeys(found))
+
+
+def _use_name(graph: Graph, call_index: int, position: int, item: int) -> str:
+    """`weight of op 12 (et_vk.linear_q4gsw.default)`"""
+    call = graph.calls[call_index]
+    if call.name == PREPACK:  # what is packed is read by another op
+        made = output_ids(graph, call)[0]
+        for later in graph.calls[call_index + 1 :]:
+            if made in input_ids(graph, later):
+                for n, id in enumerate(later.args[:-1]):
+                    value = graph.values[id]
+                    if id == made or (isinstance(value, ListValue) and made in value.items):
+                        return _use_name(graph, later.index, n, 0)
+    names = argument_names(call.name)
+    what = names[position] if position < len(names) else f"argument {position}"
+    return f"{what}{f' {item}' if item else ''} of op {call_index} ({call.name})"
+
+
+# ---- files that cannot run here
+
+
+def _unsupported_program(file: ProgramFile, target: Target, error: str) -> FileReport:
+    ops: Counter[str] = Counter()
+    missing: dict[str, None] = {}
+    for method in file.methods.values():
+        for instruction in method.instructions:
+            if isinstance(instruction, KernelCall):
+                ops[printable(instruction.op)] += 1
+                if find_op(instruction.op) is None:
+                    missing[printable(instruction.op)] = None
+        for delegate in method.delegates:
+            if delegate.id not in DELEGATE_IDS:
+                missing[f"the backend {delegate.id}"] = None
+                continue
+            for call in read_graph(delegate.processed, file.named_data).calls:
+                ops[printable(call.name)] += 1
+                if call.name not in REGISTRY:
+                    missing[printable(call.name)] = None
+    nbytes = file.path.stat().st_size
+    listed = dict(ops.most_common())
+    return FileReport(
+        str(file.path), "ExecuTorch program", nbytes, target.name, {}, (), tuple(missing) or (error,), listed
+    )
+
+
+def _unsupported_gguf(file: GgufFile, target: Target, error: str) -> FileReport:
+    kind = f"GGUF model, {file.architecture}"
+    nbytes = file.path.stat().st_size
+    return FileReport(str(file.path), kind, nbytes, target.name, _gguf_metadata(file), (), (error,))

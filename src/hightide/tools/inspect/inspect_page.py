@@ -1,0 +1,170 @@
+"""One self-contained HTML page: the picture of the graph, and for every op its dims, routes, kernels and source.
+
+The page loads nothing: its script and style are in it, and its security policy forbids the network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from hightide.errors import HightideError
+from hightide.graph.aliases import output_ids
+from hightide.graph.graph import OpCall
+from hightide.graph.symbols import evaluate
+from hightide.graph.values import TensorValue
+from hightide.ops import REGISTRY
+from hightide.ops.contract import Kernel, Tensor
+from hightide.planning.costs import cost_of, family_of
+from hightide.planning.planner import Step, fold
+from hightide.tools.inspect.file_report import Inspection
+from hightide.tools.inspect.formulas import Formula
+from hightide.tools.inspect.listing import Line, layers_of, list_graph
+from hightide.tools.inspect.picture import draw
+from hightide.tools.inspect.planning import PlannedPart
+from hightide.tools.inspect.varying import Symbol
+
+FILES = ("page.html", "page.css", "picture.js", "panel.js")
+
+
+def write_page(
+    path: Path, inspection: Inspection, parts: Sequence[PlannedPart], level: Mapping[str, int] | None
+) -> int:
+    """Writes the page; its size in bytes."""
+    page = make_page(inspection, parts, level).encode()
+    path.write_bytes(page)
+    return len(page)
+
+
+def make_page(inspection: Inspection, parts: Sequence[PlannedPart], level: Mapping[str, int] | None = None) -> str:
+    kernels = _Kernels()
+    report = dataclasses.asdict(inspection.report)
+    for method in report["methods"]:
+        for part in method["parts"]:
+            part["constants"] = part["constants"][:20]
+    data = {"report": report, "parts": [_part(part, level, kernels) for part in parts], "kernels": kernels.data}
+    folder = resources.files("hightide.tools.inspect").joinpath("assets")
+    html, css, *scripts = (folder.joinpath(name).read_text("utf-8") for name in FILES)
+    name = Path(inspection.report.path).name
+    return Template(html).substitute(title=_escaped(name), css=css, js="\n".join(scripts), data=_embedded(data))
+
+
+def planned_levels(symbols: Sequence[Symbol], asked: Mapping[str, int] | None) -> Iterator[dict[str, int]]:
+    """The levels that the page has plans of: the one asked for, one token, a few, the max."""
+    default = {s.name: s.default for s in symbols}
+    if asked is not None:
+        yield default | dict(asked)
+    if symbols and symbols[0].places:
+        middle = {s.name: s.most // 2 for s in symbols if s.name == "pos"}
+        yield default | {s.name: min(1, s.most) for s in symbols if s.places} | middle
+        yield default | {s.name: min(16, s.most) for s in symbols if s.places}
+    yield default
+
+
+def _part(planned: PlannedPart, asked: Mapping[str, int] | None, kernels: _Kernels) -> dict[str, Any]:
+    part, graph, formulas = planned.part, planned.graph, planned.formulas
+    lines = list_graph(graph, formulas, part.names)
+    names = dict(zip(graph.inputs, part.names, strict=True))
+    tensors = {id: name for id, name in names.items() if isinstance(graph.values[id], TensorValue)}
+    picture = draw(graph, tensors, layers_of(lines))
+    levels: list[dict[str, int]] = []
+    plans: list[dict[str, Any]] = []
+    for at in planned_levels(part.source.symbols, asked):
+        if at not in levels:
+            try:
+                plans.append(_plan(planned, at, kernels))
+            except HightideError:
+                if asked is not None and not levels:
+                    raise  # the one that was asked for
+                continue
+            levels.append(at)
+    dims = {id: [_dim(d) for d in value] for id, value in formulas.dims.items()}
+    return {
+        "name": part.name,
+        "symbols": [{"name": s.name, "most": s.most} for s in part.source.symbols],
+        "levels": levels,
+        "plans": plans,
+        "nodes": {f"n{call.index}": _node(planned, call, line) for call, line in zip(graph.calls, lines, strict=True)},
+        "inputs": {f"i{id}": {"name": name, "value": id} for id, name in names.items()},
+        "outputs": {f"o{n}": {"name": f"output {n}", "value": id} for n, id in enumerate(graph.outputs)},
+        "values": {
+            id: {"dtype": value.dtype, "max": list(value.dims), "dims": dims.get(id)}
+            for id, value in enumerate(graph.values)
+            if isinstance(value, TensorValue) and value.constant is None and id in dims
+        },
+        "symints": {id: _dim(formula) for id, formula in formulas.symints.items()},
+        "checked": len(formulas.levels),
+        "top": picture.top.data(),
+        "groups": {name: {"label": picture.labels[name], **g.data()} for name, g in picture.groups.items()},
+    }
+
+
+def _node(planned: PlannedPart, call: OpCall, line: Line) -> dict[str, Any]:
+    op = REGISTRY[call.name]
+    short = call.name.removesuffix(".default").rpartition("::")[2]
+    for prefix in ("aten.", "et_vk.", "hightide."):
+        short = short.removeprefix(prefix)
+    return {
+        "op": call.index,
+        "name": call.name,
+        "short": short,
+        "family": family_of(call.name),
+        "about": inspect.getdoc(type(op)) or "",
+        "view": call.index in planned.planner.aliases.views,
+        "gives": list(output_ids(planned.graph, call)),
+        "arguments": [[a.name, a.text, list(a.ids)] for a in line.arguments],
+    }
+
+
+def _plan(planned: PlannedPart, at: Mapping[str, int], kernels: _Kernels) -> dict[str, Any]:
+    """Dispatches by node: [route, kernel, groups, grid, bytes read, bytes written, FLOPs]."""
+    plan, env = planned.plan_at(at)
+    made: dict[str, Any] = {}
+    for step in plan.steps:
+        groups = max(0, int(evaluate(step.dispatch.groups, env)))
+        cost = cost_of(step, env, plan)
+        row = [kernels.number(step), groups, list(fold(groups)), cost.bytes_read, cost.bytes_written, cost.flops]
+        made.setdefault(f"n{step.call.index}", []).append([step.dispatch.kernel.name, *row])
+    return made
+
+
+class _Kernels:
+    """The kernels of all plans, each with its source as the adapter gets it."""
+
+    def __init__(self) -> None:
+        self.data: list[dict[str, str]] = []
+        self._numbers: dict[tuple[Kernel, tuple[int, ...]], int] = {}
+
+    def number(self, step: Step) -> int:
+        from hightide.gpu.pipelines import shader_source
+
+        bindings = (*step.dispatch.reads, *step.dispatch.writes)
+        halves = tuple(n for n, b in enumerate(bindings) if isinstance(b, Tensor) and b.dtype == "float16")
+        key = step.dispatch.kernel, halves
+        if key not in self._numbers:
+            kernel = step.dispatch.kernel
+            self._numbers[key] = len(self.data)
+            self.data.append({"name": kernel.name, "file": kernel.file, "source": shader_source(kernel, halves)})
+        return self._numbers[key]
+
+
+def _dim(dim: Any) -> dict[str, Any]:
+    if isinstance(dim, Formula):
+        return {"text": str(dim), "formula": dim.data()}
+    return {"text": "?", "samples": [[dict(level), value] for level, value in dim.samples]}
+
+
+def _embedded(data: Any) -> str:
+    """JSON that cannot end the script element it is in."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

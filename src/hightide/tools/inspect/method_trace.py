@@ -1,0 +1,138 @@
+"""A run of a whole method in which dims and integers remember how they were made (`formulas.Live`).
+
+Arrays are computed as always, so that branches and everything that depends on data are what they are. Beside
+every value there is a shadow: its dims, or its number, with a formula. An op that cannot say its dims
+from shadows, or says others than the array has, leaves a plain number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import HightideError
+from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
+from hightide.graph.symbols import Element, Env, evaluate
+from hightide.graph.values import Dims, TensorValue
+from hightide.ops.contract import Context, Op, SymIntOp, Tensor
+from hightide.planning.levels import InputSpec
+from hightide.pte.interpreter import Interpreter, Observer
+from hightide.pte.kernel_calls import Signature, find_op
+from hightide.runtime.session import Session
+from hightide.tools.inspect.varying import ElementAt
+
+OUTPUTS = -1  # stands for the method itself among its parts
+ITEM = find_op("aten::_local_scalar_dense")
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """What one part was given."""
+
+    dims: list[Dims]
+    env: Env
+
+
+class Shadowed(Interpreter):
+    """Runs a method and keeps what its parts are given."""
+
+    def __init__(self, method: MethodFile, specs: Sequence[InputSpec], sessions: Sequence[Session]) -> None:
+        super().__init__(method, specs, sessions)
+        self._shadows: dict[int, Any] = {}  # value id -> dims or number
+        self._items: dict[tuple[int, int], int] = {}  # (value id, flat index) -> number in an input
+        self._parts: dict[int, Shadow] = {}
+
+    def shadows(
+        self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]
+    ) -> dict[int, Shadow]:
+        """What each part is given, by the number of its delegate, and what the method gives; state stays as it was."""
+        self._parts = {}
+        self._items = {(self.method.inputs[n], flat): value for (n, flat), value in values.items()}
+        self._shadows = {}
+        for id, d in zip(self.method.inputs, dims, strict=True):
+            number = self._items.get((id, 0))
+            self._shadows[id] = d if isinstance(self.method.values[id], TensorSpec) else number
+        outputs = self.run(given, lambda *_: None)
+        last = [self._shadows.get(id) for id in self.method.outputs]
+        shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
+        return self._parts | {OUTPUTS: Shadow(shapes, {})}
+
+    def _run_kernel(self, op: Op, call: Signature, values: list[Any]) -> None:
+        args = [self._shadow(id, values) for id in call.reads]
+        super()._run_kernel(op, call, values)
+        ctx = Context(env={}, input_positions={}, scratch_limit=1 << 62)
+        try:
+            made: Iterable[Any]
+            if op is ITEM:
+                made = [self._items.get((call.reads[0], 0))]
+            elif isinstance(op, SymIntOp):
+                made = [op.symint(ctx, *args)]
+            else:
+                made = op.outputs(ctx, *args)
+            self._keep(call.writes, list(made), values)
+        # Shadows are not the arrays that an op expects, some are unknown: whatever it trips over, its dims stay plain.
+        except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
+            self._keep(call.writes, [], values)
+
+    def _run_delegate(
+        self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
+    ) -> None:
+        ids, count = session.graph.inputs, len(session.specs)
+        shadows = [self._shadow(id, values) for id in args[:count]]
+        dims = [s.dims if isinstance(s, Tensor) else () for s in shadows]
+        env: dict[Element, int] = _Elements([values[id] for id in args[:count]])
+        for n, (id, shadow) in enumerate(zip(args, shadows, strict=False)):
+            if isinstance(shadow, Tensor):
+                env.update({Element(n, flat): v for (value, flat), v in self._items.items() if value == id})
+            else:
+                env[Element(n, 0)] = shadow
+        number = next(n for n, s in enumerate(self.sessions) if s is session)
+        self._parts.setdefault(number, Shadow(dims, env))
+        super()._run_delegate(session, args, values, observe)
+        assert len(ids) == count
+        plan = session.planner.plan(dims, env)
+        outputs = [
+            plan.dims[id] if id in plan.dims else evaluate(plan.symints[id], env) if id in plan.symints else None
+            for id in session.graph.outputs
+        ]
+        self._keep(args[count:], outputs, values)
+
+    def _shadow(self, id: int, values: list[Any]) -> Any:
+        """An argument as an op's `outputs` takes it."""
+        spec = self.method.values[id]
+        if isinstance(spec, ValueListSpec):
+            return tuple(None if item == -1 else self._shadow(item, values) for item in spec.items)
+        if isinstance(spec, TensorSpec):
+            dims = self._shadows.get(id)
+            actual = np.shape(values[id])
+            tensor = TensorValue(id, spec.dims, spec.dtype, spec.dtype)
+            return Tensor(tensor, dims if dims == actual else actual)
+        number = self._shadows.get(id)
+        return number if number is not None and number == values[id] else values[id]
+
+    def _keep(self, ids: Sequence[int], made: Sequence[Any], values: list[Any]) -> None:
+        """Shadows that agree with what was computed; others are forgotten."""
+        for n, id in enumerate(ids):
+            shadow = made[n] if n < len(made) else None
+            value = values[id]
+            actual = np.shape(value) if isinstance(self.method.values[id], TensorSpec) else value
+            if shadow is not None and shadow == actual:
+                self._shadows[id] = shadow
+            else:
+                self._shadows.pop(id, None)
+
+
+class _Elements(dict[Element, int]):
+    """The integers that a part reads from its inputs, where no formula is known."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        super().__init__()
+        self.given = [g if np.size(g) <= 64 else None for g in given]  # integers for shapes come in small tensors
+
+    def __missing__(self, element: Element) -> int:
+        given = self.given[element.position]
+        self[element] = 0 if given is None else int(np.reshape(given, -1)[element.flat])
+        return self[element]

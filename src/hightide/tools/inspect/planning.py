@@ -1,0 +1,69 @@
+"""A part planned for an adapter, without building it: no buffers, no pipelines, no upload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hightide.fuse import fuse
+from hightide.gpu.halves import held
+from hightide.graph.graph import Graph
+from hightide.graph.symbols import Env
+from hightide.ops.choices import Choices, Traits
+from hightide.planning.explain import Explanation, explain_plan
+from hightide.planning.planner import Plan, Planner
+from hightide.tools.inspect.graph_trace import Formulas, trace
+from hightide.tools.inspect.session_memory import Memory, memory_of
+from hightide.tools.opened_file import Part
+
+NO_ADAPTER = "no adapter (planned for a software one)"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a part is planned for."""
+
+    name: str
+    choices: Choices
+    max_binding: int = 128 << 20  # WebGPU's guarantee
+
+
+def target_of(device: Any) -> Target:
+    """An opened device, or None: the routes that a software adapter would take."""
+    if device is None:
+        return Target(NO_ADAPTER, Choices(Traits(software=True)))
+    return Target(device.adapter.name, device.choices(), device.max_binding)
+
+
+class PlannedPart:
+    """What a session of a part on a target would be."""
+
+    def __init__(self, part: Part, target: Target, fused: bool = True) -> None:
+        self.part, self.target = part, target
+        graph = fuse(part.graph) if fused else part.graph
+        traits = target.choices.traits
+        self.graph: Graph = held(graph, traits, None, part.half_caches(traits))
+        self.planner = Planner(self.graph, scratch_limit=target.max_binding, choices=target.choices)
+
+    @cached_property
+    def formulas(self) -> Formulas:
+        return trace(self.part, self.graph)
+
+    @cached_property
+    def memory(self) -> Memory:
+        return memory_of(self.planner, self.part.specs)
+
+    def plan_at(self, at: Mapping[str, int]) -> tuple[Plan, Env]:
+        """The plan of a level, checked as a run would be; InputError if there is no such level."""
+        dims, env = self.part.level_at(at)
+        plan = self.planner.plan(dims, env)
+        for bound in reversed(plan.bounds):
+            bound.check(env)
+        return plan, env
+
+    def explain_at(self, at: Mapping[str, int]) -> Explanation:
+        plan, env = self.plan_at(at)
+        dims, _ = self.part.level_at(at)
+        return explain_plan(self.planner, plan, env, dims, self.target.name)

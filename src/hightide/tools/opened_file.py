@@ -1,0 +1,188 @@
+"""What the tools look at: any `.pte` or GGUF file, opened as its parts, each at any level.
+
+A part is one delegate graph of a method, or the decoder of a GGUF model. What varies has names, so
+that a level is said in words (`S=17,pos=40`) and valid inputs can be made for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hightide.errors import InputError
+from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
+from hightide.formats.program_file import DelegateCall
+from hightide.graph.graph import Graph
+from hightide.graph.symbols import Env
+from hightide.graph.values import Dims
+from hightide.ops.choices import Traits
+from hightide.planning.levels import InputSpec, graph_inputs
+from hightide.pte.program import Program, build_session, choose_device, load, named_device
+from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
+from hightide.tools.inspect.varying import Symbol
+
+if TYPE_CHECKING:
+    from hightide.llm.tokenizer import Tokenizer
+    from hightide.runtime.session import Session
+
+GGUF_TOKENS = 128  # of one call, as the engine reads prompts
+
+
+def open_subject(
+    path: str | os.PathLike[str],
+    *,
+    method: str = "forward",
+    device: str | int | None = None,
+    context: int | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+) -> Subject:
+    """Opens a file for the tools; nothing is built or sent to a GPU yet.
+
+    `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter).
+    """
+    if is_gguf(path):
+        return _open_gguf(read_gguf(path), named_device(device), context, tokenizer)
+    program = load(path, device="cpu")
+    subject = Subject(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
+    subject.parts.extend(method_parts(program, method, named_device(device)))
+    return subject
+
+
+@dataclass(eq=False)
+class Subject:
+    """A file and the parts of one of its methods."""
+
+    path: Path
+    device: str | int | None
+    method: str
+    parts: list[Part] = field(default_factory=list)
+    program: Program | None = None  # of a .pte
+    gguf: GgufFile | None = None
+    tokenizer_file: str | os.PathLike[str] | None = None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """The one that was named, that is in the file, or that lies beside it."""
+        from hightide.llm.llm import _find_tokenizer
+
+        return _find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
+
+
+@dataclass(eq=False)
+class Part:
+    """One graph: of a delegate, or of a GGUF model's decoder."""
+
+    name: str  # "forward", or "forward/2" where a method has several
+    graph: Graph
+    dynamic: tuple[bool, ...]  # which inputs may shrink
+    names: tuple[str, ...]  # of the inputs
+    source: Source
+    number: int = 0  # of the delegate
+    device: str | int | None = None
+    decoder: bool = False  # of a GGUF model: on a GPU with halves its KV caches are held as such
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """What varies, with its max: {"S": 128, "pos": 2047}."""
+        return {symbol.name: symbol.most for symbol in self.source.symbols}
+
+    @property
+    def specs(self) -> list[InputSpec]:
+        return graph_inputs(self.graph, self.dynamic, self.names)
+
+    def level(self, at: Mapping[str, int]) -> dict[str, int]:
+        """A whole level: what `at` leaves out is the max of a dim, and 0 for a position."""
+        return complete(self.source.symbols, at, self.name)
+
+    def inputs_at(self, at: Mapping[str, int], seed: int = 0, tokens: Sequence[int] | None = None) -> list[np.ndarray]:
+        """Valid inputs at a level, random but for `tokens`, of which the first S are taken (again if they are few)."""
+        return self.source.inputs(self.number, self.level(at), seed, tokens)
+
+    def level_at(self, at: Mapping[str, int]) -> tuple[list[Dims], Env]:
+        """What decides the plan of a level: the live dims of the inputs, and the integers in them."""
+        return self.source.decided(self.number, self.level(at))
+
+    def half_caches(self, traits: Traits) -> bool:
+        """Whether the engine would hold this part's KV caches as halves."""
+        return self.decoder and traits.half_caches
+
+    def session(
+        self, device: str | int | None = None, choices: Mapping[str, str] | None = None, fuse: bool = True
+    ) -> Session:
+        """The part on a device; `choices` forces routes, `fuse=False` keeps the file's ops. "cpu": the references."""
+        chosen = self.device if device is None else device
+        kv = None if self.decoder else "f32"
+        return build_session(
+            self.graph, choose_device(chosen), self.dynamic, self.names, kv=kv, choices=choices, passes=fuse
+        )
+
+
+def parse_at(text: str) -> dict[str, int]:
+    """`"S=17,pos=40"` as a level."""
+    level: dict[str, int] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, equals, number = (word.strip() for word in item.partition("="))
+        if not equals or not name or not re.fullmatch(r"-?\d{1,10}", number):
+            raise InputError(f"a level is written as S=17,pos=40; {item!r} is not NAME=NUMBER")
+        if name in level:
+            raise InputError(f"{name} is given twice in {text!r}")
+        level[name] = int(number)
+    return level
+
+
+def complete(symbols: Sequence[Symbol], at: Mapping[str, int], what: str) -> dict[str, int]:
+    """`at` with what it leaves out; InputError for names and numbers that cannot be."""
+    known = {symbol.name: symbol for symbol in symbols}
+    for name, value in at.items():
+        if name not in known:
+            varies = ", ".join(f"{s.name} (up to {s.most})" for s in symbols) or "nothing"
+            raise InputError(f"{what} has no {name}; what varies in it: {varies}")
+        if not 0 <= value <= known[name].most:
+            raise InputError(f"{name} is {value}; in {what} it is 0 to {known[name].most}")
+    return {symbol.name: at.get(symbol.name, symbol.default) for symbol in symbols}
+
+
+def method_parts(program: Program, method: str, device: str | int | None = None) -> list[Part]:
+    """The graphs of a method that its delegates call; none of a method that has only constants or kernels."""
+    if method not in program.methods:
+        raise InputError(f"{program.file.path.name} has no method {method!r}; it has {', '.join(program.methods)}")
+    file, info = program.file.methods[method], program.methods[method]
+    graph = program.single_graph(method)
+    if graph is not None:
+        dynamic, names = tuple(spec.dynamic for spec in info.inputs), tuple(spec.name for spec in info.inputs)
+        return [Part(method, graph, dynamic, names, GraphSource(graph, dynamic, names), 0, device)]
+    calls: dict[int, DelegateCall] = {}
+    for instruction in file.instructions:
+        if isinstance(instruction, DelegateCall):
+            calls.setdefault(instruction.delegate, instruction)
+    if not calls:
+        return []
+    source = MethodSource(program, info, file)
+    parts = []
+    for n, call in sorted(calls.items()):
+        graph = program.delegate_graph(method, n)
+        name = method if len(calls) == 1 else f"{method}/{n}"
+        dynamic, names = source.delegate_inputs(call, len(graph.inputs))
+        parts.append(Part(name, graph, dynamic, names, source, n, device))
+    return parts
+
+
+def _open_gguf(
+    file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
+) -> Subject:
+    from hightide.llm.models import build_graph
+    from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
+
+    context = choose_context(file, context)
+    graph = build_graph(file, context, min(GGUF_TOKENS, context))
+    source = GraphSource(graph, DYNAMIC, INPUTS)
+    subject = Subject(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
+    subject.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
+    return subject

@@ -1,0 +1,297 @@
+"""Measuring: the steps of a session with and without timestamps in turns, so that what measuring costs is seen."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, UnsupportedError
+from hightide.gpu.device import debugging
+from hightide.gpu.limits import Limits, measure_limits
+from hightide.gpu.timestamps import Span, TimedRecorder, Timing, finest_timing
+from hightide.graph.aliases import output_ids
+from hightide.graph.symbols import Env, evaluate
+from hightide.graph.values import Dims
+from hightide.planning.costs import cost_of, family_of
+from hightide.planning.levels import Levels
+from hightide.planning.planner import Plan, fold
+from hightide.runtime.gpu_session import GpuSession, ReadyPlan
+from hightide.tools.opened_file import Subject, open_subject
+from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Plain, Profile, Run
+
+RUNS = 5
+WARM_UP = 2  # runs before those that count: plans are made, and drivers compile late
+PROMPT = 128  # tokens of the prefill that is measured unless levels are named
+Tell = Callable[[int, int], None]  # (runs done, in all)
+
+
+def profile(
+    session: Any,
+    inputs: Sequence[Any],
+    *,
+    runs: int = RUNS,
+    want: Sequence[int] | None = None,
+    timing: Timing | None = None,
+) -> Profile:
+    """Profile a session, or a method that is one graph, with these inputs. Its state is left as it was.
+
+    `want` names the outputs to bring back (all); `timing` a coarser way to time dispatches than the adapter has.
+    """
+    chosen = _session(session)
+    device = chosen.device
+    limits = measure_limits(device)
+    at = {spec.name: _shape(value) for spec, value in zip(chosen.specs, inputs, strict=False)}
+    level = _level([_Work("graph", chosen, inputs, want)], {}, runs, limits, timing, None)
+    name = ", ".join(f"{name} {dims}" for name, dims in at.items())
+    used = finest_timing(device) if timing is None else timing
+    return Profile(name, device.adapter.name, device.adapter.driver, used, limits, (level,), load=_load())
+
+
+def profile_file(
+    path: str | os.PathLike[str],
+    at: Sequence[Mapping[str, int]] = (),
+    *,
+    method: str = "forward",
+    device: str | int | None = None,
+    context: int | None = None,
+    runs: int = RUNS,
+    choices: Mapping[str, str] | None = None,
+    timing: Timing | None = None,
+    fresh_limits: bool = False,
+    progress: Callable[[str], Tell | None] = lambda what: None,
+) -> Profile:
+    """Profile a `.pte` or GGUF file at these levels; without any, at a prefill and a decode step.
+
+    Of a method of several parts every part is run at the level, and their times are summed; what the method
+    does between them on the host is not counted. `progress` is told what begins, and how far it is.
+    """
+    subject = open_subject(path, method=method, device=device, context=context)
+    if not subject.parts:
+        raise UnsupportedError(f"{subject.path.name}: method {method} has no delegate; there is nothing to profile")
+    levels = _levels(subject, at)  # what cannot be run is refused before anything is built
+    progress("building")
+    sessions = [_session(part.session(choices=choices)) for part in subject.parts]
+    adapter = sessions[0].device
+    progress("measuring the adapter's limits")
+    limits = measure_limits(adapter, fresh=fresh_limits)
+    want = (1,) if subject.gguf is not None else None  # chat brings back ids, not logits
+    profiles = []
+    for level, inputs in levels:
+        works = [_Work(p.name, s, given, want) for p, s, given in zip(subject.parts, sessions, inputs, strict=True)]
+        tell = progress(" ".join(f"{name}={value}" for name, value in level.items()) or "running")
+        profiles.append(_level(works, level, runs, limits, timing, tell))
+    used = finest_timing(adapter) if timing is None else timing
+    parts = tuple(part.name for part in subject.parts)
+    return Profile(
+        subject.path.name, adapter.adapter.name, adapter.adapter.driver, used, limits, tuple(profiles), parts, _load()
+    )
+
+
+def _levels(subject: Subject, at: Sequence[Mapping[str, int]]) -> list[tuple[dict[str, int], list[list[np.ndarray]]]]:
+    """Each level, whole, with the inputs of every part."""
+    levels = []
+    for n, asked in enumerate(at or default_levels(subject.parts[0].symbols)):
+        try:
+            level = {name: value for part in subject.parts for name, value in part.level(asked).items()}
+            levels.append((level, [part.inputs_at(asked) for part in subject.parts]))
+        except InputError:
+            if at or n == 0:  # what nobody asked for is left out where the program does not take it
+                raise
+    return levels
+
+
+def default_levels(symbols: Mapping[str, int]) -> list[dict[str, int]]:
+    """A prefill and a decode step where the program has a length and a position; else its max, and a length of 1."""
+    length, position = symbols.get("S"), symbols.get("pos")
+    if length is None or length < 2:
+        return [{}]
+    if position is None:
+        return [{}, {"S": 1}]
+    prompt = max(1, min(PROMPT, length, position))
+    return [{"S": prompt, "pos": 0}, {"S": 1, "pos": prompt}]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A part to run at a level."""
+
+    name: str
+    session: GpuSession
+    inputs: Sequence[Any]
+    want: Sequence[int] | None
+
+    def run(self) -> None:
+        self.session.collect(self.session.launch(self.inputs, self.want))
+
+
+def _level(
+    works: Sequence[_Work],
+    at: Mapping[str, int],
+    runs: int,
+    limits: Limits,
+    timing: Timing | None,
+    tell: Tell | None,
+) -> LevelProfile:
+    if runs < 1:
+        raise InputError(f"a profile takes at least one run, not {runs}")
+    recorders = [
+        TimedRecorder(w.session.device, w.session._recorder.readbacks[0].size, w.session._params, timing) for w in works
+    ]
+    untimed: list[Plain] = []
+    timed: list[Run] = []
+    with ExitStack() as stack:
+        for work in works:
+            stack.enter_context(_kept_state(work.session))
+        begin = time.perf_counter()
+        for work in works:
+            work.run()
+        first = time.perf_counter() - begin
+        for n in range(-WARM_UP, runs):
+            for measured in (False, True) if n % 2 else (True, False):  # each as often behind the other
+                if measured:
+                    timed.append(_timed(works, recorders))
+                else:
+                    untimed.append(_untimed(works, recorders))
+            if tell is not None:
+                tell(max(0, n + 1), runs)
+    timed, untimed = timed[WARM_UP:], untimed[WARM_UP:]
+    software = works[0].session.device.traits.software
+    return LevelProfile(dict(at), _dispatched(works, timed), tuple(timed), tuple(untimed), first, limits, software)
+
+
+@contextmanager
+def _kept_state(session: GpuSession) -> Iterator[None]:
+    """KV caches and other state are afterwards what they were."""
+    if not session.planner.aliases.state:
+        yield
+        return
+    had = bool(session._backup)
+    state = session.snapshot()
+    try:
+        yield
+    finally:
+        session.restore(state)
+        if not had:
+            session._backup = {}  # the memory of the copy goes
+
+
+def _untimed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Plain:
+    for recorder in recorders:
+        recorder.prepare()  # as before a timed run, so that both begin alike
+    begin, cpu = time.perf_counter_ns(), time.process_time()
+    for work in works:
+        work.run()
+    return Plain(begin, time.perf_counter_ns(), time.process_time() - cpu)
+
+
+def _timed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Run:
+    """One run of all parts with their dispatches timed; between parts, nothing counts."""
+    spans: list[Span] = []
+    dispatches: list[tuple[int, int]] = []
+    first = last = 0
+    error = cpu = 0.0
+    for work, recorder in zip(works, recorders, strict=True):
+        recorder.prepare()
+        with _recording_with(work.session, recorder):
+            begin, started = time.perf_counter_ns(), time.process_time()
+            work.run()
+            end, cpu = time.perf_counter_ns(), cpu + time.process_time() - started
+        times = recorder.times()
+        shift = (begin - last) if last else 0  # the parts follow each other as if nothing were between them
+        spans += [Span(s.name, s.begin - shift, s.end - shift) for s in _with_checks(recorder.spans, begin)]
+        dispatches += zip((times.begin - shift).tolist(), (times.end - shift).tolist(), strict=True)
+        first, last, error = first or begin, end - shift, max(error, times.error)
+    return Run(first, last, cpu, tuple(spans), tuple(dispatches), error)
+
+
+@contextmanager
+def _recording_with(session: GpuSession, recorder: TimedRecorder) -> Iterator[None]:
+    """The session runs through `recorder`, and finding its plans is a span."""
+    usual, levels = session._recorder, session.levels
+    usual.forget()
+    session._recorder = recorder
+    session.levels = _TimedLevels(levels, recorder)
+    try:
+        yield
+    finally:
+        session._recorder, session.levels = usual, levels
+
+
+class _TimedLevels(Levels[ReadyPlan]):
+    """The levels of a session, with the time to find one noted."""
+
+    def __init__(self, levels: Levels[ReadyPlan], recorder: TimedRecorder) -> None:
+        self.__dict__ = levels.__dict__  # one and the same but for `find`
+        self._recorder = recorder
+
+    def find(self, dims: tuple[Dims, ...], env: Env, prepare: Callable[[Plan], ReadyPlan]) -> ReadyPlan:
+        with self._recorder.span("plan"):
+            return super().find(dims, env, prepare)
+
+
+def _with_checks(spans: Sequence[Span], begin: int) -> list[Span]:
+    """The spans of a step with what lies between its begin and its first write or command: checking the inputs."""
+    ordered = sorted(spans, key=lambda span: span.begin)
+    checks, at = [], begin
+    for span in ordered:
+        checks.append(Span("check", at, span.begin))
+        at = span.end
+        if span.name != "plan":
+            break
+    return sorted((*ordered, *checks), key=lambda span: span.begin)
+
+
+def _dispatched(works: Sequence[_Work], timed: Sequence[Run]) -> tuple[Dispatched, ...]:
+    """The dispatches of the parts, in order, with their times over the runs."""
+    durations = np.array([[end - begin for begin, end in run.dispatches] for run in timed], np.float64) / 1e9
+    found: list[Dispatched] = []
+    for work in works:
+        _, plan, env = work.session.level(work.inputs)
+        graph = work.session.graph
+        for step in plan.steps:
+            seconds = durations[:, len(found)].tolist()
+            found.append(
+                Dispatched(
+                    part=work.name,
+                    index=step.call.index,
+                    op=step.call.name,
+                    family=family_of(step.call.name),
+                    route=step.dispatch.kernel.name,
+                    dims=tuple(plan.dims[id] for id in output_ids(graph, step.call) if id in plan.dims),
+                    grid=fold(max(0, evaluate(step.dispatch.groups, env))),
+                    cost=cost_of(step, env, plan),
+                    seconds=statistics.median(seconds),
+                    best=min(seconds),
+                    worst=max(seconds),
+                )
+            )
+    return tuple(found)
+
+
+def _session(given: Any) -> GpuSession:
+    """The GPU session of what the caller gave."""
+    if debugging():
+        raise UnsupportedError("HIGHTIDE_DEBUG runs one submit per op: unset it to profile")
+    sessions = getattr(given, "sessions", None)
+    session = sessions[0] if sessions is not None and len(sessions) == 1 else given
+    if not isinstance(session, GpuSession):
+        if sessions is not None:
+            raise UnsupportedError(f"the method has {len(sessions)} parts: profile its file instead")
+        raise UnsupportedError("only what runs on a WebGPU adapter can be profiled; the NumPy references cannot")
+    return session
+
+
+def _shape(value: Any) -> str:
+    return str(list(np.shape(value)))
+
+
+def _load() -> float | None:
+    """Processes that want to run, per core; None where the system does not say."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else None

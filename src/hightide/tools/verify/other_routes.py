@@ -1,0 +1,62 @@
+"""The routes that the calls of a plan could take and do not: every option of every choice, forced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hightide.errors import HightideError
+from hightide.graph.symbols import Env
+from hightide.graph.values import Dims
+from hightide.ops.choices import CHOICES, Choices
+from hightide.ops.contract import Dispatch
+from hightide.planning.planner import Plan
+from hightide.runtime.gpu_session import GpuSession
+
+
+@dataclass(frozen=True)
+class Route:
+    """One call's dispatches under one option."""
+
+    choice: str
+    option: str
+    exact: bool  # its numbers are those of the route that is taken
+    plan: Plan
+    dispatches: tuple[Dispatch, ...]
+
+
+def other_routes(
+    session: GpuSession, dims: Sequence[Dims], env: Env, taken: Mapping[int, Sequence[Dispatch]]
+) -> dict[int, list[Route]]:
+    """By call: the options that give other dispatches than those `taken`, each set of dispatches once.
+
+    Calls that are alike (the layers of a model) share their kernels and parameters, so one of them stands for all.
+    """
+    known = {_signature(dispatches) for dispatches in taken.values()}
+    found: dict[int, list[Route]] = {}
+    chosen = session.planner.choices
+    for choice in CHOICES.values():
+        for option in choice.options:
+            if not choice.possible(chosen.traits, option):
+                continue
+            planner = copy.copy(session.planner)
+            planner.choices = Choices(chosen.traits, {**chosen.chosen, choice.name: option})
+            try:
+                plan = planner.plan(dims, env)
+            except HightideError:  # an option that this shape does not allow
+                continue
+            calls: dict[int, list[Dispatch]] = {}
+            for step in plan.steps:
+                calls.setdefault(step.call.index, []).append(step.dispatch)
+            for call, dispatches in calls.items():
+                signature = _signature(dispatches)
+                if signature not in known:
+                    known.add(signature)
+                    found.setdefault(call, []).append(Route(choice.name, option, choice.exact, plan, tuple(dispatches)))
+    return found
+
+
+def _signature(dispatches: Sequence[Dispatch]) -> Any:
+    return tuple((d.kernel, d.params, str(d.groups)) for d in dispatches)
