@@ -25,8 +25,8 @@ def damage(data: bytes, stored: bytes) -> bytes:
 def scales_of(path: Path, number: int) -> bytes:
     graph = open_subject(path).parts[0].graph
     call = [c for c in graph.calls if c.name == "et_vk.linear_q4gsw.default"][number]
-    sources = {c.args[-1]: c.args[0] for c in graph.calls if c.name == "et_vk.prepack.default"}
-    value = graph.values[sources.get(call.args[2], call.args[2])]
+    sources = {c.out: c.args["x"] for c in graph.calls if c.name == "et_vk.prepack.default"}
+    value = graph.values[sources.get(call.args["scales"], call.args["scales"])]
     assert isinstance(value, TensorValue) and value.constant is not None
     return bytes(value.constant.view())
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hightide.graph.aliases import output_ids
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.values import ListValue, TensorValue
 from hightide.ops import REGISTRY
 from hightide.ops.case import Case, all_cases
@@ -102,7 +101,7 @@ def _collect(plan: Plan, found: Found) -> None:
 
 def _types_of(graph: Graph, call: OpCall) -> set[str]:
     """The types of a call's own tensors, for one that binds none."""
-    ids = [*call.args[:-1], *output_ids(graph, call)]
+    ids = [*call.args.values(), *output_ids(graph, call)]
     values = [graph.values[id] for id in ids]
     values += [graph.values[id] for value in values if isinstance(value, ListValue) for id in value.items]
     return {value.dtype for value in values if isinstance(value, TensorValue)}

@@ -6,20 +6,23 @@ python scripts/planted_fault.py TEXT INSTEAD verify model.pte
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 
 from hightide.cli import main
-from hightide.gpu import pipelines
-from hightide.ops.contract import Kernel
+from hightide.ops.kernel import Kernel
+from hightide.wgsl.shader import Shader
 
 
 def plant(text: str, instead: str) -> None:
-    source = pipelines.shader_source
+    whole, made = Kernel.shader, {}
 
-    def faulty(kernel: Kernel, halves: Sequence[int] = ()) -> str:
-        return source(kernel, halves).replace(text, instead)
+    def faulty(kernel: Kernel, halves: frozenset[str] = frozenset()) -> Shader:
+        shader = whole(kernel, halves)
+        if shader not in made:
+            made[shader] = replace(shader, text=shader.text.replace(text, instead))
+        return made[shader]
 
-    pipelines.shader_source = faulty
+    Kernel.shader = faulty
 
 
 if __name__ == "__main__":

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hightide.gpu.pipelines import shader_source
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, OpCall
 from hightide.ops.attention.steps import Shape, attend
 from hightide.ops.contract import Context, Dispatch, Kernel, Scratch
+from hightide.ops.kernel import Kernel
 from hightide.planning.memory import MemoryPlan, plan_memory
 from hightide.planning.planner import Plan
+from hightide.wgsl.shader import Shader
+
+
+def change_kernels(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> Callable[[Kernel], Shader]:
+    """Every kernel that is compiled from now on has the text that `change` makes of its own; what gives that one."""
+    whole, made = Kernel.shader, {}
+
+    def changed(kernel: Kernel, halves: frozenset[str] = frozenset()) -> Shader:
+        shader = whole(kernel, halves)
+        if shader not in made:
+            text = change(shader.text)
+            made[shader] = replace(shader, text=text, origins=(("", 0),) * len(text.splitlines()))
+        return made[shader]
+
+    monkeypatch.setattr(Kernel, "shader", changed)
+    return whole
 
 
 class KernelFault:
@@ -25,17 +41,16 @@ class KernelFault:
         self.text = text
         self.planted = False
 
-        def faulty(kernel: Kernel, halves: Sequence[int] = ()) -> str:
-            source = shader_source(kernel, halves)
+        def faulty(source: str) -> str:
             self.planted = self.planted or text in source
             return source.replace(text, instead)
 
-        monkeypatch.setattr("hightide.gpu.pipelines.shader_source", faulty)
+        self.whole = change_kernels(monkeypatch, faulty)
 
     def first_call(self, plan: Plan) -> OpCall:
         """The first op of a plan that runs a kernel with the fault."""
         assert self.planted, "the kernel's text has changed: plant the fault anew"
-        return next(step.call for step in plan.steps if self.text in shader_source(step.dispatch.kernel))
+        return next(step.call for step in plan.steps if self.text in self.whole(step.dispatch.kernel).text)
 
 
 class ShapeFault:

@@ -11,9 +11,9 @@ from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.ops.attention.steps import DECODE, PART_KEYS, PREFILL
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.choices import Traits
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
+from hightide.traits import Traits
 
 CASE = {case.name: case for case in CASES}
 CONTEXT = 2 * PART_KEYS + 40

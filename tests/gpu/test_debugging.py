@@ -54,7 +54,7 @@ def test_the_op_that_broke_is_named(fault: str, device: Device, monkeypatch: pyt
 
 
 def expected_writer(session: GpuSession, call: OpCall) -> OpCall:
-    return next((c for c in session.graph.calls if c.args[-1] == call.args[0]), call)
+    return next((c for c in session.graph.calls if c.out == call.args["x"]), call)
 
 
 @pytest.mark.parametrize("other", ["sigmoid", "linear"])
@@ -65,10 +65,10 @@ def test_memory_that_was_overwritten_is_seen_by_who_reads_it(
     graph = small_llama()
     adds = [c for c in graph.calls if c.name == "aten.add.Tensor"]
     between = next(c for c in graph.calls if other in c.name and c.index > adds[0].index)
-    one_buffer_for(monkeypatch, adds[0].args[-1], between.args[-1])
+    one_buffer_for(monkeypatch, adds[0].out, between.out)
     with pytest.raises(DeviceError) as error:
         llama_session(device, graph).run(call(5, 0))
-    assert f"{adds[1]} reads value {adds[0].args[-1]}, which is not what was written by {adds[0]}" in str(error.value)
+    assert f"{adds[1]} reads value {adds[0].out}, which is not what was written by {adds[0]}" in str(error.value)
 
 
 def test_a_broken_run_leaves_state_as_it_was(device: Device) -> None:
@@ -77,12 +77,12 @@ def test_a_broken_run_leaves_state_as_it_was(device: Device) -> None:
     session.run(call(6, 0))
     before = session.read_state()
     norm = [c for c in session.graph.calls if "rms_norm" in c.name][2]
-    device.write(session._own[norm.args[1]], 0, np.array([np.inf], np.float32))
+    device.write(session._own[norm.args["weight"]], 0, np.array([np.inf], np.float32))
     with pytest.raises(DeviceError) as error:
         session.run(call(1, 6))
     assert str(error.value).startswith(f"{norm} ")
     assert [a.tobytes() for a in session.read_state()] == [a.tobytes() for a in before]
-    session._upload(norm.args[1])
+    session._upload(norm.args["weight"])
     twin = llama_session(device)
     twin.run(call(6, 0))
     assert session.run(call(1, 6))[0].tobytes() == twin.run(call(1, 6))[0].tobytes()

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from llamas import call, llama_session
+from planted import change_kernels
 from schedules import PROGRAMS, steps
 
 import hightide
 from hightide import DeviceError, HightideError, InputError
 from hightide.gpu.device import Device, find_adapter
-from hightide.gpu.pipelines import shader_source
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.contract import Kernel
 from hightide.pte.program import load
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
@@ -165,10 +164,7 @@ def test_the_checked_path_gives_the_same_bytes(name: str, device: Device, monkey
 
 
 def with_fault(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
-    def changed(kernel: Kernel, halves: Sequence[int] = ()) -> str:
-        return change(shader_source(kernel, halves))
-
-    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", changed)
+    change_kernels(monkeypatch, change)
 
 
 def test_wgsl_that_does_not_compile_is_shown_with_line_numbers(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

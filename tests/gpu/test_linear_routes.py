@@ -12,9 +12,10 @@ from hightide import InputError
 from hightide.gpu.device import Device
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.choices import Choices, Traits
+from hightide.ops.choices import Choices
 from hightide.ops.linear.routes import ACTIVATIONS, GEMM, GEMV
 from hightide.runtime.gpu_session import GpuSession
+from hightide.traits import Traits
 
 Q4_CASES = ("q4_bias", "q4_silu_aligned", "q4_gelu")
 CASE = {case.name: case for case in CASES if case.name in Q4_CASES}

@@ -18,8 +18,7 @@ from op_runner import Built
 from schedules import INDEX, PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import TensorValue
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import Scratch

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from op_cases import CASES
 from op_runner import follow_levels
+from planted import change_kernels
 
 from hightide.gpu.device import Device
-from hightide.gpu.pipelines import shader_source
-from hightide.ops.contract import Kernel
 
 CASE = {case.name: case for case in CASES}
 # name: (case, text of its kernel, what replaces it)
@@ -60,12 +57,11 @@ def test_a_planted_fault_is_caught(fault: str, device: Device, monkeypatch: pyte
     name, text, instead = FAULTS[fault]
     planted = []
 
-    def faulty(kernel: Kernel, halves: Sequence[int] = ()) -> str:
-        source = shader_source(kernel, halves)
+    def faulty(source: str) -> str:
         planted.append(text in source)
         return source.replace(text, instead)
 
-    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", faulty)
+    change_kernels(monkeypatch, faulty)
     with pytest.raises(AssertionError, match=name):
         follow_levels(CASE[name], Device(device.adapter))  # a device of its own: kernels are compiled once per device
     assert any(planted), "the kernel's text has changed: plant the fault anew"

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from fake_choice import FakeChoice
+from planted import change_kernels
 
 from hightide.cli import main
 from hightide.gpu.device import Device
-from hightide.gpu.pipelines import shader_source
 from hightide.ops.case import Case, In, all_cases
-from hightide.ops.contract import Kernel
 from hightide.tools.doctor import report
 from hightide.tools.doctor.selftest import Trial, run_trial, self_test, trials
 
@@ -42,16 +41,13 @@ def test_it_passes_and_tells_its_progress(device: Device) -> None:
 
 
 def test_it_finds_a_planted_fault(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(kernel: Kernel, halves: Any = ()) -> str:
-        return shader_source(kernel, halves).replace("i < params.size;", "i <= params.size;")
-
-    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", faulty)
+    change_kernels(monkeypatch, lambda source: source.replace("i < params.size;", "i <= params.size;"))
     wrong = [r for r in self_test(Device(device.adapter), SOME) if r.problem]
     assert {result.trial.case.name for result in wrong} == {"softmax_live"} and "softmax_live at" in wrong[0].problem
 
 
 def test_a_kernel_that_does_not_compile_is_a_result(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", lambda kernel, halves=(): "fn main( {")
+    change_kernels(monkeypatch, lambda source: "fn main( {")
     (result,) = self_test(Device(device.adapter), SOME[:1])
     assert "does not compile" in result.problem
 

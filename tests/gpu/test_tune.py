@@ -12,14 +12,16 @@ import pytest
 from fake_choice import FakeChoice
 
 from hightide.cli import main
-from hightide.gpu.device import TUNED, Device
+from hightide.gpu.device import Device
+from hightide.gpu.measurements import TUNED
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.choices import CHOICES, SOFTWARE, Choice, Choices, Traits
+from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.tune import tuner as tuning
 from hightide.tools.tune.tuner import Verdict, decide, different, forget, keep, known, tune
 from hightide.tools.tune.workloads import Workload, workloads
+from hightide.traits import SOFTWARE, Traits
 
 
 def workload(op: str = FakeChoice.op) -> Workload:

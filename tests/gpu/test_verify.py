@@ -145,7 +145,7 @@ def test_a_fault_in_a_kernel_is_found_and_named(
     assert culprit.problem and not result.passed
     stale = any("reads beyond the live part" in hint for hint in culprit.hints)
     if "written beyond" in fault:
-        state = f"elements of state {expected.args[3]} that it must leave alone"
+        state = f"elements of state {expected.args['k_cache']} that it must leave alone"
         assert (state if "keys" in fault else "words beyond the live part of its output") in culprit.problem
     else:
         # A key that is written one position too far leaves its own place unwritten.
@@ -171,7 +171,7 @@ def test_a_wrong_constant_is_found_and_named(llama: Part, device: Device) -> Non
     session = GpuSession(llama.graph, device, llama.dynamic, llama.names)
     linears = [call for call in llama.graph.calls if "linear_q4gsw" in call.name]
     broken = linears[9]
-    scales = llama.graph.values[broken.args[2]]
+    scales = llama.graph.values[broken.args["scales"]]
     assert isinstance(scales, TensorValue) and scales.constant is not None
     right = np.frombuffer(scales.constant.view(), np.float32)
     device.write(session._own[scales.id], 40, right[10:11] * np.float32(1.01))
@@ -198,7 +198,7 @@ def test_memory_that_two_tensors_share_is_found_in_the_run_as_a_whole(
 ) -> None:
     """Every op is right alone; together the residual is overwritten before it is added."""
     adds = [call for call in llama.graph.calls if call.name == "aten.add.Tensor"]
-    residual, between = adds[0].args[-1], next(c for c in llama.graph.calls if "sigmoid" in c.name).args[-1]
+    residual, between = adds[0].out, next(c for c in llama.graph.calls if "sigmoid" in c.name).out
     one_buffer_for(monkeypatch, residual, between)
     (result,) = looked_at(llama, device, PREFILL)
     assert result.culprit is None and not result.passed
@@ -224,7 +224,7 @@ def test_a_pass_that_changes_the_meaning_is_found(llama: Part, device: Device) -
     """The session runs another graph than the file's: one epsilon of the norms is 10."""
     norm = [call for call in llama.graph.calls if "rms_norm" in call.name][2]
     wrong = LiteralValue(len(llama.graph.values), 10.0)
-    calls = [replace(c, args=(*c.args[:2], wrong.id, c.args[-1])) if c is norm else c for c in llama.graph.calls]
+    calls = [replace(c, args={**c.args, "eps": wrong.id}) if c is norm else c for c in llama.graph.calls]
     other = replace(llama.graph, values=(*llama.graph.values, wrong), calls=tuple(calls))
     session = GpuSession(other, device, llama.dynamic, llama.names)
     result = PartVerifier(llama, session, Settings(routes=False)).level(PREFILL)

@@ -96,8 +96,8 @@ def test_two_files_are_compared_op_by_op(device: Device, tmp_path: Path) -> None
 def damaged_scale(graph: Graph, data: bytearray) -> OpCall:
     """A scale of the third linear, ten times as large, in the file's bytes."""
     call = [c for c in graph.calls if "linear_q4gsw" in c.name][2]
-    prepacked = {c.args[-1]: c.args[0] for c in graph.calls if "prepack" in c.name}
-    value = graph.values[prepacked.get(call.args[2], call.args[2])]
+    prepacked = {c.out: c.args["x"] for c in graph.calls if "prepack" in c.name}
+    value = graph.values[prepacked.get(call.args["scales"], call.args["scales"])]
     assert isinstance(value, TensorValue) and value.constant is not None
     stored = bytes(value.constant.view())
     at = bytes(data).index(stored)

@@ -10,13 +10,14 @@ import pytest
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.case import Case, all_cases
-from hightide.ops.choices import Choices, Traits
+from hightide.ops.choices import Choices
 from hightide.ops.contract import Tensor
 from hightide.planning.costs import SOFTMAX, Cost, cost_of, family_of, visible_pairs
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.memory import gpu_bytes
 from hightide.planning.planner import Plan, Planner
 from hightide.tools.doctor.case_graph import CaseGraph
+from hightide.traits import Traits
 
 WITH_SUBGROUPS = Traits(software=True, subgroups=True, subgroup_size=8)
 

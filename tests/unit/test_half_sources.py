@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hightide.gpu.halves import as_halves, held
 
 from hightide.errors import UnsupportedError
-from hightide.gpu.halves import as_halves, held
 from hightide.graph.values import TensorValue
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.choices import Traits
+from hightide.traits import Traits
 
 HEAD = """
 @group(0) @binding(2) var<storage, read> x: array<f32>;

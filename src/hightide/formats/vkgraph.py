@@ -13,7 +13,7 @@ from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
 from hightide.formats.flatbuffer import Int8, Int32, Int64, Table, Uint32, Uint64, root_table
 from hightide.graph.blob import Blob
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import FileCall, GraphFile
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 
 DELEGATE_IDS = ("VulkanBackend",)
@@ -60,7 +60,7 @@ NAMED = 2**64 - 1  # as an offset: the constant is in the named data
 _HEADER = struct.Struct("<4s4sHIIIQ")
 
 
-def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> Graph:
+def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> GraphFile:
     """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
     flatbuffer, raw_bytes = _read_header(processed)
     root = root_table(flatbuffer, b"VK00", VK_GRAPH, "VkGraph")
@@ -75,7 +75,7 @@ def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> Graph:
     calls = tuple(
         _read_call(index, table, len(values)) for index, table in enumerate(root.tables("chain", OPERATOR_CALL))
     )
-    return Graph(
+    return GraphFile(
         values=values,
         calls=calls,
         inputs=check_indices(root.integers("input_ids", Uint32), len(values), "value", "VkGraph.input_ids"),
@@ -162,9 +162,9 @@ def _check_items(value: ListValue, values: tuple[Value, ...], place: str) -> Non
             raise ProgramError(f"{place}: the list holds another list, value {item}")
 
 
-def _read_call(index: int, table: Table, value_count: int) -> OpCall:
+def _read_call(index: int, table: Table, value_count: int) -> FileCall:
     args = check_indices(table.integers("args", Int32), value_count, "value", f"{table.place}.args")
     name = table.string("name")
     if not name:
         raise ProgramError(f"{table.place}: the op has no name")
-    return OpCall(index, name, args)
+    return FileCall(index, name, args)

@@ -20,14 +20,21 @@ def attention(r: Rewriter) -> None:
         if turned is None or joined is None:
             continue
         qkv, made, gone = joined
-        q_dims, kv_heads = r.tensor(call.args[0]).dims, r.tensor(call.args[1]).dims[2]
-        q = r.new_tensor(q_dims, r.tensor(call.args[0]).dtype)
-        k_cache, v_cache, position = call.args[3:6]
-        sizes = (r.new_literal(n) for n in (q_dims[2], kv_heads, q_dims[3], turned.style))
-        tables = (turned.cos, turned.sin)
-        rope = (qkv, *tables, k_cache, v_cache, position, *sizes, *turned.norms, q)
-        attend = (q, k_cache, v_cache, position, *_options(r, call), call.args[-1])
-        new = [OpCall(0, "hightide.rope_cache.default", rope), OpCall(0, "hightide.attend.default", attend)]
+        given = r.tensor(call.args["q"])
+        q = r.new_tensor(given.dims, given.dtype)
+        cached = {name: call.args[name] for name in ("k_cache", "v_cache", "position")}
+        sizes = {
+            "heads": r.new_literal(given.dims[2]),
+            "kv_heads": r.new_literal(r.tensor(call.args["k"]).dims[2]),
+            "depth": r.new_literal(given.dims[3]),
+            "style": r.new_literal(turned.style),
+        }
+        rope = {"qkv": qkv, "cos": turned.cos, "sin": turned.sin, **cached, **sizes, **turned.norms}
+        attend = {"q": q, **cached, **_options(r, call)}
+        new = [
+            OpCall(0, "hightide.rope_cache.default", rope, q),
+            OpCall(0, "hightide.attend.default", attend, call.out),
+        ]
         r.replace([*gone, *turned.passed, call], [*made, *new])
 
 
@@ -39,38 +46,38 @@ class _Turned:
     cos: int
     sin: int
     style: str
-    norms: tuple[int, ...]  # weights for q and k, and eps; or nothing
+    norms: dict[str, int]  # weights for q and k, and eps; or nothing
     passed: list[OpCall]
 
 
 def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
-    q, k, v, *_, position = call.args[:6]
-    if call.name in SDPA and (r.literal(call.args[7]) is not None or r.literal(call.args[8]) != 0):
+    q, k, v, position = (call.args[name] for name in ("q", "k", "v", "position"))
+    if call.name in SDPA and (r.option(call, "mask") is not None or r.option(call, "dropout") != 0):
         return None  # a mask or dropout, which the op itself refuses
     rotary = r.maker(q)
-    if rotary is None or r.items(rotary.args[-1]) != (q, k) or r.tensor(k).dims[2:] != r.tensor(v).dims[2:]:
+    if rotary is None or r.items(rotary.out) != (q, k) or r.tensor(k).dims[2:] != r.tensor(v).dims[2:]:
         return None
-    q, k, cos, sin = rotary.args[:4]
     passed = [rotary]
-    if rotary.name == "et_vk.apply_rotary_emb_hf.default" and rotary.args[4] == position:
-        style = "halves"
+    if rotary.name == "et_vk.apply_rotary_emb_hf.default" and rotary.args["start"] == position:
+        style, cos, sin = "halves", rotary.args["cos"], rotary.args["sin"]
     elif rotary.name == "et_vk.apply_rotary_emb.default":
         style = "interleaved"  # with tables that are sliced to the tokens; slices serve all layers and go when unused
-        tables = [_sliced_at(r, table, position) for table in (cos, sin)]
+        tables = [_sliced_at(r, rotary.args[name], position) for name in ("cos", "sin")]
         if None in tables:
             return None
         cos, sin = (table for table in tables if table is not None)
     else:
         return None
+    q, k = rotary.args["xq"], rotary.args["xk"]
     norms = [r.maker(id) for id in (q, k)]
-    given: tuple[int, ...] = ()
+    given: dict[str, int] = {}
     if all(norm is not None and norm.name == "et_vk.rms_norm.default" for norm in norms):
         q_norm, k_norm = (norm for norm in norms if norm is not None)
-        if r.literal(q_norm.args[2]) != r.literal(k_norm.args[2]):
+        if r.option(q_norm, "eps") != r.option(k_norm, "eps"):
             return None
-        given = (q_norm.args[1], k_norm.args[1], q_norm.args[2])
+        given = {"q_norm": q_norm.args["weight"], "k_norm": k_norm.args["weight"], "eps": q_norm.args["eps"]}
         passed += [q_norm, k_norm]
-        q, k = q_norm.args[0], k_norm.args[0]
+        q, k = q_norm.args["x"], k_norm.args["x"]
     return _Turned((q, k, v), cos, sin, style, given, passed)
 
 
@@ -79,8 +86,8 @@ def _sliced_at(r: Rewriter, table: int, position: int) -> int | None:
     call = r.maker(r.behind_views(table)[0])
     if call is None or call.name != "aten.slice_copy.Tensor":
         return None
-    whole, dim, start, _, step = call.args[:5]
-    return whole if start == position and r.literal(dim) == 0 and r.literal(step) == 1 else None
+    rows = call.args.get("start") == position and r.option(call, "dim") == 0 and r.option(call, "step") == 1
+    return call.args["x"] if rows else None
 
 
 def _joined(r: Rewriter, heads_of: tuple[int, int, int]) -> tuple[int, list[OpCall], list[OpCall]] | None:
@@ -92,9 +99,10 @@ def _joined(r: Rewriter, heads_of: tuple[int, int, int]) -> tuple[int, list[OpCa
     split = makers[0]
     if split is not None and split.name.startswith("aten.split_with_sizes"):
         widths = sum(r.tensor(id).dims[-1] for id in sources)
-        if r.items(split.args[-1]) != sources or widths != r.tensor(split.args[0]).dims[-1]:
+        whole = split.args["x"]
+        if r.items(split.out) != sources or widths != r.tensor(whole).dims[-1]:
             return None
-        return split.args[0], [], [*gone, split]
+        return whole, [], [*gone, split]
     linears = [linear for maker in makers if (linear := read_linear(r, maker)) is not None]
     if len(linears) < 3:
         return None
@@ -105,9 +113,7 @@ def _joined(r: Rewriter, heads_of: tuple[int, int, int]) -> tuple[int, list[OpCa
     return out, [joined.call(r, out)], [*gone, *(maker for maker in makers if maker is not None)]
 
 
-def _options(r: Rewriter, call: OpCall) -> tuple[int, int, int, int]:
-    """causal, scale, window, softcap"""
+def _options(r: Rewriter, call: OpCall) -> dict[str, int]:
     if call.name == OURS:
-        scale, window, softcap = call.args[6:9]
-        return r.new_literal(True), scale, window, softcap
-    return call.args[9], call.args[10], r.new_literal(0), r.new_literal(0.0)
+        return {"causal": r.new_literal(True), **{name: call.args[name] for name in ("scale", "window", "softcap")}}
+    return {name: call.args[name] for name in ("causal", "scale")}

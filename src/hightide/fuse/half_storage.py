@@ -5,12 +5,15 @@ A tensor's `dtype` is what it is held as; the bytes of a constant stay as they a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 
-from hightide.graph.aliases import Aliases, input_ids, output_ids
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import TensorValue, Value
+from hightide.ops import REGISTRY
+from hightide.ops.binding import graph_aliases
+from hightide.traits import Traits
 
 
 def widened(graph: Graph) -> Graph:
@@ -20,14 +23,26 @@ def widened(graph: Graph) -> Graph:
     )
 
 
-def with_half_caches(graph: Graph, aliases: Aliases, caching: Collection[str]) -> Graph:
-    """The graph with its float32 KV caches as float16: state that only the ops named in `caching` touch."""
+def held(graph: Graph, traits: Traits, f16: bool | None = None, half_caches: bool = False) -> Graph:
+    """The graph as an adapter of these traits holds it: float16 is float32 where there are no halves, or none wanted.
+
+    `f16` None is yes unless HIGHTIDE_F16 is 0; `half_caches` makes float32 KV caches halves.
+    """
+    wanted = os.environ.get("HIGHTIDE_F16") != "0" if f16 is None else f16
+    if not (wanted and traits.f16):
+        return widened(graph)
+    return with_half_caches(graph) if half_caches else graph
+
+
+def with_half_caches(graph: Graph) -> Graph:
+    """The graph with its float32 KV caches as float16: state that only attention touches."""
+    aliases = graph_aliases(graph)
     family: dict[int, list[int]] = {}  # the tensors that share one memory
     for id, root in aliases.root.items():
         family.setdefault(root, []).append(id)
     others = {*graph.inputs, *graph.outputs}
     for call in graph.calls:
-        if call.name not in caching and call.index not in aliases.views:
+        if REGISTRY[call.name].family != "attention" and call.index not in aliases.views:
             others.update(input_ids(graph, call), output_ids(graph, call))
     caches = {
         id

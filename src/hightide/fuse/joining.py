@@ -36,29 +36,26 @@ class Linear:
 
     def call(self, r: Rewriter, out: int) -> OpCall:
         """As a call of the fused op."""
-        none = r.new_literal(None)
-        ends = (
-            none if self.bias is None else self.bias,
-            none if self.residual is None else self.residual,
-            r.new_literal(self.activation),
-            out,
-        )
+        ends = {"bias": self.bias, "residual": self.residual}
+        args = {"x": self.x, **{name: id for name, id in ends.items() if id is not None}}
+        args["activation"] = r.new_literal(self.activation)
         if self.group is not None:
-            return OpCall(0, "hightide.linear_q4.default", (self.x, *self.weights, self.group, *ends))
-        rows = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
-        return OpCall(0, "hightide.linear.default", (self.x, rows, *ends))
+            weight, scales = self.weights
+            args |= {"weight": weight, "scales": scales, "group": self.group}
+            return OpCall(0, "hightide.linear_q4.default", args, out)
+        args["weight"] = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
+        return OpCall(0, "hightide.linear.default", args, out)
 
 
 def read_linear(r: Rewriter, call: OpCall | None) -> Linear | None:
     if call is None or call.name not in (*Q4, *ANY):
         return None
-    x, *rest = call.args[:-1]
-    ends = rest[3:] if call.name in Q4 else rest[1:]
-    bias, residual = [None if r.literal(id) is None else id for id in (*ends[:2], *[r.new_literal(None)] * 2)][:2]
-    activation = str(r.literal(ends[2])) if len(ends) > 2 else ""
+    x, weight = call.args["x"], call.args["weight"]
+    bias, residual = (None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual"))
+    activation = str(r.option(call, "activation"))
     if call.name in Q4:
-        return Linear(x, (rest[0], rest[1]), rest[2], bias, residual, activation)
-    return Linear(x, r.items(rest[0]), None, bias, residual, activation)
+        return Linear(x, (weight, call.args["scales"]), call.args["group"], bias, residual, activation)
+    return Linear(x, r.items(weight), None, bias, residual, activation)
 
 
 def join_linears(r: Rewriter, linears: Sequence[Linear], *, whole: bool = False) -> Linear | None:

@@ -15,24 +15,25 @@ ACTIVATIONS = {"hightide.silu_mul.default": "silu", "hightide.gelu_mul.default":
 def unflatten(r: Rewriter) -> None:
     """A linear of x viewed as a matrix, whose result is viewed again, takes x as it is."""
     for call in r.calls(*Q4, *ANY):
-        x, made = call.args[0], r.tensor(call.args[-1])
+        x, made = call.args["x"], r.tensor(call.out)
         source, views = r.behind_views(x)
         dims = r.tensor(source).dims
         if not views or not dims or dims[-1] != r.tensor(x).dims[-1]:
             continue
-        if r.is_output(made.id) or not all(REGISTRY[user.name].view for user in r.users(made.id)):
+        if r.is_output(made.id) or not all(REGISTRY[user.name].aliases for user in r.users(made.id)):
             continue
         out = r.new_tensor((*dims[:-1], made.dims[-1]), made.dtype)
         for user in list(r.users(made.id)):
-            r.replace([user], [replace(user, args=(out, *user.args[1:]))])
-        r.replace([call], [replace(call, args=(source, *call.args[1:-1], out))])
+            viewed = REGISTRY[user.name].aliases
+            r.replace([user], [replace(user, args={**user.args, viewed: out})])
+        r.replace([call], [replace(call, args={**call.args, "x": source}, out=out)])
 
 
 def plain_views(r: Rewriter) -> None:
     """Exporters view a linear's result [1, S, N] as (1, S, N): such a view is left out."""
     for call in r.calls("aten.view_copy.default"):
-        source, out = r.tensor(call.args[0]), r.tensor(call.args[-1])
-        sizes = [r.literal(id) for id in r.items(call.args[1])]
+        source, out = r.tensor(call.args["x"]), r.tensor(call.out)
+        sizes = [r.literal(id) for id in r.items(call.args["sizes"])]
         live = [n for n, size in enumerate(sizes) if size is NotImplemented]
         if source.dims != out.dims or read_linear(r, r.maker(source.id)) is None or r.is_output(out.id):
             continue
@@ -50,7 +51,7 @@ def gated(r: Rewriter) -> None:
             if found is None:
                 continue
             joined, makers = found
-            out = r.tensor(call.args[-1])
+            out = r.tensor(call.out)
             if out.dims == (*r.tensor(joined.x).dims[:-1], joined.columns(r) // 2):
                 fused = replace(joined, activation=activation)
                 r.replace([*makers, *passed, call], [fused.call(r, out.id)])
@@ -60,23 +61,29 @@ def gated(r: Rewriter) -> None:
 def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCall]]]:
     """Ways to read a product as activation(gate) * up: (activation, gate, up, calls in between)."""
     if call.name in ACTIVATIONS:
-        return [(ACTIVATIONS[call.name], call.args[0], call.args[1], [])]
+        return [(ACTIVATIONS[call.name], call.args["a"], call.args["b"], [])]
     found: list[tuple[str, int, int, list[OpCall]]] = []
-    for side, up in (call.args[:2], call.args[1::-1]):
+    for side, up in either_way(call):
         made = r.maker(side)
         if made is None:
             continue
         if made.name == "aten.silu.default":
-            found.append(("silu", made.args[0], up, [made]))
+            found.append(("silu", made.args["a"], up, [made]))
         elif made.name == "aten.gelu.default":
-            kind = r.literal(made.args[1]) if len(made.args) > 2 else "none"
-            found.append(("gelu_tanh" if kind == "tanh" else "gelu", made.args[0], up, [made]))
+            tanh = r.option(made, "approximate") == "tanh"
+            found.append(("gelu_tanh" if tanh else "gelu", made.args["a"], up, [made]))
         elif made.name == "aten.mul.Tensor":  # exporters take silu apart: gate * sigmoid(gate)
-            for gate, gain in (made.args[:2], made.args[1::-1]):
+            for gate, gain in either_way(made):
                 sigmoid = r.maker(gain)
-                if sigmoid is not None and sigmoid.name == "aten.sigmoid.default" and sigmoid.args[0] == gate:
+                if sigmoid is not None and sigmoid.name == "aten.sigmoid.default" and sigmoid.args["a"] == gate:
                     found.append(("silu", gate, up, [made, sigmoid]))
     return found
+
+
+def either_way(call: OpCall) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The operands of a sum or product, in both orders."""
+    a, b = call.args["a"], call.args["b"]
+    return (a, b), (b, a)
 
 
 def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[Linear, list[OpCall]] | None:
@@ -87,14 +94,14 @@ def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[Linear, list[OpCall]]
         return None
     if makers[0] is makers[1]:  # already one linear, whose columns are split
         split = makers[0]
-        source = r.maker(split.args[0])
-        linear = read_linear(r, source)
-        widths = [r.tensor(id).dims[-1] for id in r.items(split.args[-1])]
-        if not split.name.startswith("aten.split_with_sizes") or r.items(split.args[-1]) != (gate, up):
+        if not split.name.startswith("aten.split_with_sizes") or r.items(split.out) != (gate, up):
             return None
+        source = r.maker(split.args["x"])
+        linear = read_linear(r, source)
+        widths = [r.tensor(id).dims[-1] for id in (gate, up)]
         if source is None or linear is None or not linear.plain or len(linear.weights) > (linear.group is not None) + 1:
             return None
-        if len(set(widths)) > 1 or sum(widths) != r.tensor(split.args[0]).dims[-1]:
+        if len(set(widths)) > 1 or sum(widths) != r.tensor(split.args["x"]).dims[-1]:
             return None
         return linear, [source, split, *gate_views, *up_views]
     linears = [linear for maker in makers if (linear := read_linear(r, maker)) is not None]
@@ -107,16 +114,16 @@ def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[Linear, list[OpCall]]
 def residual(r: Rewriter) -> None:
     """x + linear(h): added where the linear writes."""
     for call in r.calls("aten.add.Tensor"):
-        if len(call.args) > 3 and r.literal(call.args[2]) != 1:
+        if r.option(call, "alpha") != 1:
             continue
-        for side, other in (call.args[1::-1], call.args[:2]):
+        for other, side in either_way(call):
             made, views = r.behind_views(side)
             maker = r.maker(made)
             linear = read_linear(r, maker)
-            dims = {r.tensor(id).dims for id in (made, side, other, call.args[-1])}
-            dtypes = {r.tensor(id).dtype for id in (made, other, call.args[-1])}
+            dims = {r.tensor(id).dims for id in (made, side, other, call.out)}
+            dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
             if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
                 continue
             added = replace(linear, residual=other)
-            if r.replace([maker, *views, call], [added.call(r, call.args[-1])]):
+            if r.replace([maker, *views, call], [added.call(r, call.out)]):
                 break

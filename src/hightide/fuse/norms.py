@@ -11,23 +11,22 @@ RMS_NORM = "et_vk.rms_norm.default"
 def add_norm(r: Rewriter) -> None:
     """x + h, or x + norm(h), and the norm of that: (sum, normed)."""
     for call in r.calls("aten.add.Tensor"):
-        x, h, total = call.args[0], call.args[1], call.args[-1]
+        x, h, total = call.args["a"], call.args["b"], call.out
         users = r.users(total)
-        if len({r.tensor(id).dims for id in (x, h, total)}) > 1 or (
-            len(call.args) > 3 and r.literal(call.args[2]) != 1
-        ):
+        if len({r.tensor(id).dims for id in (x, h, total)}) > 1 or r.option(call, "alpha") != 1:
             continue
         if not users or users[0].name != RMS_NORM or min(user.index for user in users) < users[0].index:
             continue
         normed = users[0]
-        old, none = [call, normed], r.new_literal(None)
-        weight, eps = none, r.new_literal(0.0)
+        old, inner_norm = [call, normed], {}
         for side, other in ((h, x), (x, h)):
             inner = r.maker(side)
             if inner is not None and inner.name == RMS_NORM and list(r.users(side)) == [call]:
-                x, h, weight, eps = other, inner.args[0], inner.args[1], inner.args[2]
+                x, h = other, inner.args["x"]
+                inner_norm = {"inner_weight": inner.args["weight"], "inner_eps": inner.args["eps"]}
                 old.append(inner)
                 break
-        outs = r.new_list((total, normed.args[-1]))
-        fused = OpCall(0, "hightide.add_norm.default", (x, h, weight, eps, *normed.args[1:3], outs))
+        outs = r.new_list((total, normed.out))
+        args = {"x": x, "h": h, **inner_norm, "weight": normed.args["weight"], "eps": normed.args["eps"]}
+        fused = OpCall(0, "hightide.add_norm.default", args, outs)
         r.replace(old, [fused])

@@ -10,6 +10,7 @@ from hightide.graph.blob import AnyBlob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import Dims, ListValue, LiteralValue, TensorValue, Value
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import arguments_of
 
 
 class Rewriter:
@@ -54,6 +55,12 @@ class Rewriter:
         value = self.values[id]
         return value.value if isinstance(value, LiteralValue) else NotImplemented
 
+    def option(self, call: OpCall, name: str) -> Any:
+        """The literal that a call has for an argument, or the op's default; NotImplemented for anything else."""
+        argument = next(a for a in arguments_of(REGISTRY[call.name]) if a.name == name)
+        found = self.literal(call.args[name]) if name in call.args else None
+        return found if found is NotImplemented else argument.converted(found)
+
     def items(self, id: int) -> tuple[int, ...]:
         """A list's values, or the value itself."""
         value = self.values[id]
@@ -62,9 +69,9 @@ class Rewriter:
     def behind_views(self, id: int) -> tuple[int, list[OpCall]]:
         """What a value is a view of, and the calls of the views in between."""
         passed: list[OpCall] = []
-        while (call := self.maker(id)) is not None and REGISTRY[call.name].view:
+        while (call := self.maker(id)) is not None and (viewed := REGISTRY[call.name].aliases):
             passed.append(call)
-            id = call.args[0]
+            id = call.args[viewed]
         return id, passed
 
     # ---- changing
@@ -83,9 +90,9 @@ class Rewriter:
 
         The arguments of `new` must be made before that place, or by each other in order.
         """
-        remade = {id for call in new for id in self.items(call.args[-1])}
+        remade = {id for call in new for id in self.items(call.out)}
         old = list(dict.fromkeys(old))
-        for id in (id for call in old for id in self.items(call.args[-1])):
+        for id in (id for call in old for id in self.items(call.out)):
             if id not in remade and (self.is_output(id) or any(user not in old for user in self.users(id))):
                 return False
         last = max(call.index for call in old)
@@ -101,24 +108,24 @@ class Rewriter:
     def rename(self, old: int, new: int) -> None:
         """Have every call that uses `old` use `new`."""
         for call in list(self.users(old)):
-            args = list(call.args)
-            for n, id in enumerate(args[:-1]):
+            args = dict(call.args)
+            for name, id in call.args.items():
                 if id == old:
-                    args[n] = new
+                    args[name] = new
                 elif old in (items := self.items(id)):
-                    args[n] = self.new_list([new if item == old else item for item in items])
-            self.replace([call], [replace(call, args=tuple(args))])
+                    args[name] = self.new_list([new if item == old else item for item in items])
+            self.replace([call], [replace(call, args=args)])
 
     def finish(self) -> Graph:
         """The graph without what nobody uses: calls are numbered anew, values keep their ids."""
         for at in reversed(self._at):
             for call in reversed(at):
-                wanted = any(self.users(id) or self.is_output(id) for id in self.items(call.args[-1]))
+                wanted = any(self.users(id) or self.is_output(id) for id in self.items(call.out))
                 if not wanted and not REGISTRY[call.name].mutates:
                     at.remove(call)
                     self._leave(call)
         calls = tuple(replace(call, index=n) for n, call in enumerate(call for at in self._at for call in at))
-        used = {id for call in calls for arg in call.args for id in (arg, *self.items(arg))}
+        used = {id for call in calls for arg in (*call.args.values(), call.out) for id in (arg, *self.items(arg))}
         used |= {*self.graph.inputs, *self.graph.outputs}
         values = tuple(v if v.id in used else LiteralValue(v.id, None) for v in self.values)
         return Graph(values, calls, self.graph.inputs, self.graph.outputs)
@@ -128,16 +135,16 @@ class Rewriter:
         return value.id
 
     def _reads(self, call: OpCall) -> dict[int, None]:
-        return dict.fromkeys(id for arg in call.args[:-1] for id in self.items(arg))
+        return dict.fromkeys(id for arg in call.args.values() for id in self.items(arg))
 
     def _enter(self, call: OpCall) -> None:
-        for id in self.items(call.args[-1]):
+        for id in self.items(call.out):
             self._maker[id] = call
         for id in self._reads(call):
             self._users.setdefault(id, []).append(call)
 
     def _leave(self, call: OpCall) -> None:
-        for id in self.items(call.args[-1]):
+        for id in self.items(call.out):
             if self._maker.get(id) is call:
                 del self._maker[id]
         for id in self._reads(call):

@@ -9,14 +9,11 @@ from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
 
 SELECTS = ("aten.select_copy.int", "aten.slice_copy.Tensor")
-# Each row of the result comes from the same row of the first argument alone.
-BY_ROWS = (
-    *Q4,
-    *ANY,
-    "et_vk.rms_norm.default",
-    "aten.mul.Scalar",
-    "aten.tanh.default",
-)
+# Ops of which each row of the result comes from the same row of one argument alone, which is named.
+BY_ROWS = {
+    **dict.fromkeys((*Q4, *ANY, "et_vk.rms_norm.default"), "x"),
+    **dict.fromkeys(("aten.mul.Scalar", "aten.tanh.default"), "a"),
+}
 
 
 def select_early(r: Rewriter) -> None:
@@ -29,14 +26,15 @@ def select_early(r: Rewriter) -> None:
 
 def _moved(r: Rewriter, select: OpCall) -> OpCall | None:
     """Swap a select with what made its source; the select as it is then."""
-    by_rows, out = r.maker(select.args[0]), r.tensor(select.args[-1])
+    by_rows, out = r.maker(select.args["x"]), r.tensor(select.out)
     if by_rows is None or by_rows.name not in BY_ROWS:
         return None
-    linear, x = read_linear(r, by_rows), r.tensor(by_rows.args[0])
-    along_rows = r.literal(select.args[1]) % len(x.dims) == len(x.dims) - 1
+    row = BY_ROWS[by_rows.name]
+    linear, x = read_linear(r, by_rows), r.tensor(by_rows.args[row])
+    along_rows = r.option(select, "dim") % len(x.dims) == len(x.dims) - 1
     if along_rows or (linear is not None and not linear.plain):
         return None
     kept = r.new_tensor((*out.dims[:-1], x.dims[-1]), x.dtype)
-    early = replace(select, args=(x.id, *select.args[1:-1], kept))
-    late = replace(by_rows, args=(kept, *by_rows.args[1:-1], out.id))
+    early = replace(select, args={**select.args, "x": x.id}, out=kept)
+    late = replace(by_rows, args={**by_rows.args, row: kept}, out=out.id)
     return r.maker(kept) if r.replace([by_rows, select], [early, late]) else None

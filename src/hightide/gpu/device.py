@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,14 +14,13 @@ from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
 from hightide.errors import DeviceError
-from hightide.gpu import measurements
+from hightide.gpu.measurements import tuned_routes
 from hightide.gpu.subgroups import subgroup_size
-from hightide.ops.choices import Choices, Traits, routes_from_environment
+from hightide.traits import Traits
 
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
 _TYPE_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
-TUNED = "tuned.json"  # in the cache folder, by adapter
 # What a device is opened with, where the adapter has it.
 FEATURES = ("shader-f16", "subgroup", "timestamp-query", "timestamp-query-inside-passes")
 
@@ -111,15 +110,11 @@ class Device:
             workgroup_bytes=limits["max-compute-workgroup-storage-size"],
             storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         )
-        self.tuned = _tuned(adapter)  # routes measured on this adapter, by the choice's name
+        self.tuned = tuned_routes(adapter)  # routes measured on this adapter, by the choice's name
         self.device_id = self.wgpu._internal
         self.queue_id = self.wgpu.queue._internal
         self.created = 0  # GPU objects made so far: a steady step must not raise it
         self._probe = self.buffer(16, label="probe")
-
-    def choices(self, forced: Mapping[str, str] | None = None) -> Choices:
-        """The routes to take here: what is forced, then the environment's, then what was measured."""
-        return Choices(self.traits, {**self.tuned, **routes_from_environment(), **(forced or {})})
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:
         """A zeroed buffer of at least `size` bytes, rounded to 16 so that kernels may read whole vec4s."""
@@ -172,15 +167,6 @@ class Device:
 @cache
 def open_device(adapter: Adapter) -> Device:
     return Device(adapter)
-
-
-def _tuned(adapter: Adapter) -> dict[str, str]:
-    """What `hightide tune` found for this adapter and driver; HIGHTIDE_TUNED=0 leaves it out."""
-    if os.environ.get("HIGHTIDE_TUNED") == "0":
-        return {}
-    entry = measurements.load(TUNED).get(measurements.adapter_key(adapter))
-    chosen = entry.get("chosen") if isinstance(entry, dict) else None
-    return {str(name): str(option) for name, option in chosen.items()} if isinstance(chosen, dict) else {}
 
 
 @contextmanager

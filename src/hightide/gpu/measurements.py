@@ -15,6 +15,8 @@ from hightide.folders import cache_folder
 if TYPE_CHECKING:
     from hightide.gpu.device import Adapter
 
+TUNED = "tuned.json"  # what `hightide tune` found, by adapter
+
 
 def adapter_key(adapter: Adapter) -> str:
     """What a measurement depends on: another driver or another hightide may give another."""
@@ -51,6 +53,15 @@ def save(file: str, entries: dict[str, Any]) -> None:
         new = path.with_suffix(f".{os.getpid()}.new")  # another process may be doing the same
         new.write_text(json.dumps(entries, indent=1), "utf-8")
         new.replace(path)
+
+
+def tuned_routes(adapter: Adapter) -> dict[str, str]:
+    """What `hightide tune` found for this adapter and driver; HIGHTIDE_TUNED=0 leaves it out."""
+    if os.environ.get("HIGHTIDE_TUNED") == "0":
+        return {}
+    entry = load(TUNED).get(adapter_key(adapter))
+    chosen = entry.get("chosen") if isinstance(entry, dict) else None
+    return {str(name): str(option) for name, option in chosen.items()} if isinstance(chosen, dict) else {}
 
 
 def _version() -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 import numpy as np
 
 from hightide.gpu.device import Device
-from hightide.gpu.pipelines import PARAMS_SIZE
-from hightide.ops.contract import Kernel
-
-ParamValues: TypeAlias = tuple[int | float | tuple[int, ...], ...]
+from hightide.wgsl.shader import PARAMS_SIZE, Interface, ParamValues
 
 
 class ParamsFull(Exception):
@@ -27,18 +22,18 @@ class Params:
         self.device = device
         self.buffer = device.buffer(blocks * PARAMS_SIZE, "UNIFORM|COPY_DST", "parameters")
         self._data = np.zeros((blocks, PARAMS_SIZE), np.uint8)  # what the buffer holds, or will
-        self._places: dict[tuple[Kernel, ParamValues], int] = {}
+        self._places: dict[tuple[Interface, ParamValues], int] = {}
         self._written = 0  # blocks
 
-    def place(self, kernel: Kernel, params: ParamValues) -> int:
+    def place(self, interface: Interface, params: ParamValues) -> int:
         # Layers share their parameters. A kernel's parameters have fixed types, so equal ones are the same bytes.
-        offset = self._places.get((kernel, params))
+        offset = self._places.get((interface, params))
         if offset is None:
             block = len(self._places)
             if block == len(self._data):
                 raise ParamsFull
-            self._data[block] = np.frombuffer(pack_params(params), np.uint8)
-            offset = self._places[kernel, params] = block * PARAMS_SIZE
+            self._data[block] = np.frombuffer(interface.pack(params), np.uint8)
+            offset = self._places[interface, params] = block * PARAMS_SIZE
         return offset
 
     def write(self) -> int:
@@ -62,18 +57,3 @@ class Params:
         yield
         if held.size:
             self.device.write(self.buffer, 0, held)
-
-
-def pack_params(params: Sequence[int | float | tuple[int, ...]]) -> bytes:
-    """Parameters as a 256-byte block: 32-bit words; a tuple takes two `vec4`s, aligned to 16 bytes."""
-    words = b""
-    for param in params:
-        if isinstance(param, tuple):
-            words += b"\0" * (-len(words) % 16)
-            words += struct.pack("<8I", *(p & 0xFFFFFFFF for p in param), *(0,) * (8 - len(param)))
-        elif isinstance(param, float):
-            words += struct.pack("<f", param)
-        else:
-            words += struct.pack("<I", param & 0xFFFFFFFF)
-    assert len(words) <= PARAMS_SIZE, "a kernel's parameters exceed their block"
-    return words.ljust(PARAMS_SIZE, b"\0")

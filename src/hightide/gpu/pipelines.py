@@ -13,36 +13,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from string import Template
-from typing import Any, TypeAlias
+from typing import Any
 
 import wgpu
 from wgpu.backends.wgpu_native import ffi
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device, raising
-from hightide.gpu.halves import as_halves
-from hightide.gpu.unroll import unroll
-from hightide.ops.contract import Kernel
+from hightide.wgsl.shader import FIRST_BINDING, PARAMS_SIZE, Shader
 
-PARAMS_SIZE = 256  # bytes of one dispatch's parameters: WebGPU's largest offset alignment
-SYMINT_SLOTS = 4096  # as declared in prelude.wgsl
 THREADS = min(8, os.cpu_count() or 1)
 
-# (kernel, how many tensors it reads, how many it writes, which of them are held as halves)
-Key: TypeAlias = tuple[Kernel, int, int, tuple[int, ...]]
 # Told (kernels ready, kernels in all) while a session is built.
 compiling: ContextVar[Callable[[int, int], None] | None] = ContextVar("compiling", default=None)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    kernel: Kernel
+    shader: Shader
     layout: Any
     handle: Any
     address: ctypes.c_void_p
-    live: bool  # it reads SymInts
 
 
 @dataclass(frozen=True)
@@ -63,51 +54,47 @@ class Pipelines:
         self.device = device
         self.warm: set[int] = set()  # addresses of those that were dispatched
         self._layouts: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
-        self._pipelines: dict[Key, Pipeline] = {}
-        self._making: dict[Key, Future[Pipeline]] = {}
+        self._pipelines: dict[Shader, Pipeline] = {}
+        self._making: dict[Shader, Future[Pipeline]] = {}
 
-    def get(self, kernel: Kernel, reads: int, writes: int, halves: tuple[int, ...] = ()) -> Pipeline:
-        """`halves`: which of its tensors, reads first, are held as halves."""
-        key = (kernel, reads, writes, halves)
-        if key not in self._pipelines:
-            making = self._making.pop(key, None)
+    def get(self, shader: Shader) -> Pipeline:
+        if shader not in self._pipelines:
+            making = self._making.pop(shader, None)
             # One that failed may belong to a session that was given up: only what fails now is an error.
             failed = making is not None and making.exception() is not None
-            self._pipelines[key] = self._task(key)() if making is None or failed else making.result()
-        return self._pipelines[key]
+            self._pipelines[shader] = self._task(shader)() if making is None or failed else making.result()
+        return self._pipelines[shader]
 
-    def start(self, keys: Iterable[Key]) -> None:
+    def start(self, shaders: Iterable[Shader]) -> None:
         """Have these compiled in threads, while the caller does something else; `get` waits for the one it needs."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._pipelines and key not in self._making]
+        missing = [s for s in dict.fromkeys(shaders) if s not in self._pipelines and s not in self._making]
         if len(missing) > 1:
             pool = ThreadPoolExecutor(THREADS, "pipelines")
-            self._making |= {key: pool.submit(self._task(key)) for key in missing}
+            self._making |= {shader: pool.submit(self._task(shader)) for shader in missing}
             pool.shutdown(wait=False)  # no more of them: the threads end when these are done
 
-    def _task(self, key: Key) -> Callable[[], Pipeline]:
+    def _task(self, shader: Shader) -> Callable[[], Pipeline]:
         """What compiles a pipeline, in any thread."""
-        kernel, reads, writes, halves = key
-        source = shader_source(kernel, halves)
-        live = "live_int(" in source
-        layout, pipeline_layout = self._layout(reads, writes, live)
+        layout, pipeline_layout = self._layout(shader)
         self.device.created += 1
 
         def compile_it() -> Pipeline:
             try:
                 with raising():
-                    module = self.device.wgpu.create_shader_module(code=source, label=kernel.name)
+                    module = self.device.wgpu.create_shader_module(code=shader.text, label=shader.name)
                     handle = self.device.wgpu.create_compute_pipeline(
-                        layout=pipeline_layout, compute={"module": module, "entry_point": "main"}, label=kernel.name
+                        layout=pipeline_layout, compute={"module": module, "entry_point": "main"}, label=shader.name
                     )
             except DeviceError as error:
-                lines = "\n".join(f"{n:4} {line}" for n, line in enumerate(source.splitlines(), 1))
-                raise DeviceError(f"kernel {kernel.name} does not compile: {error.__cause__}\n{lines}") from None
-            return Pipeline(kernel, layout, handle, pointer(handle._internal), live)
+                message = f"kernel {shader.name} does not compile: {error.__cause__}\n{shader.listing()}"
+                raise DeviceError(message) from None
+            return Pipeline(shader, layout, handle, pointer(handle._internal))
 
         return compile_it
 
     def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> BindGroup:
-        buffers = {0: params, **({1: symints} if pipeline.live else {}), **dict(enumerate(tensors, 2))}
+        live = {1: symints} if pipeline.shader.live else {}
+        buffers = {0: params, **live, **dict(enumerate(tensors, FIRST_BINDING))}
         entries = [
             {"binding": n, "resource": {"buffer": b, "offset": 0, "size": b.size if n else PARAMS_SIZE}}
             for n, b in buffers.items()
@@ -117,14 +104,15 @@ class Pipelines:
             handle = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)
         return BindGroup(handle, pointer(handle._internal))
 
-    def _layout(self, reads: int, writes: int, live: bool) -> tuple[Any, Any]:
+    def _layout(self, shader: Shader) -> tuple[Any, Any]:
+        reads, writes, live = len(shader.interface.read_names), len(shader.interface.write_names), shader.live
         key = (reads, writes, live)
         if key not in self._layouts:
             kinds = {0: {"type": "uniform", "has_dynamic_offset": True}, **({1: {"type": "uniform"}} if live else {})}
             tensors = [{"type": "read-only-storage"}] * reads + [{"type": "storage"}] * writes
             entries = [
                 {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": kind}
-                for n, kind in (kinds | dict(enumerate(tensors, 2))).items()
+                for n, kind in (kinds | dict(enumerate(tensors, FIRST_BINDING))).items()
             ]
             self.device.created += 2
             with raising():
@@ -136,12 +124,3 @@ class Pipelines:
 @cache
 def pipelines(device: Device) -> Pipelines:
     return Pipelines(device)
-
-
-def shader_source(kernel: Kernel, halves: Sequence[int] = ()) -> str:
-    """The kernel's WGSL behind the helpers it uses; a SymInt buffer that is not read costs time to bind."""
-    folder = resources.files("hightide.ops")
-    body = Template(folder.joinpath(kernel.file).read_text()).substitute(dict(kernel.defines))
-    helpers = ["groups.wgsl", "symints.wgsl"] if "live_int(" in body else ["groups.wgsl"]
-    source = "".join(folder.joinpath(name).read_text() for name in helpers) + unroll(body)
-    return as_halves(source, [2 + n for n in halves])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -26,9 +26,7 @@ from hightide.errors import DeviceError
 from hightide.gpu.device import Device, capturing, debugging, raising
 from hightide.gpu.params import Params
 from hightide.gpu.pipelines import BindGroup, Pipeline, pointer
-from hightide.graph.graph import OpCall
-from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
-from hightide.planning.planner import fold
+from hightide.wgsl.grid import fold
 
 _native = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 _set_pipeline = _native.wgpuComputePassEncoderSetPipeline
@@ -46,20 +44,20 @@ class Command:
     pipeline: Pipeline
     group: BindGroup
     params_offset: int
-    groups: SymExpr
-    call: OpCall
+    groups: Hashable  # a number, or a formula that the owner of the recording evaluates before each run
+    call: object  # what it belongs to: dispatches of one call are neighbours
 
     @property
     def label(self) -> str:
-        return f"{self.call} {self.pipeline.kernel.name}"
+        return f"{self.call} {self.pipeline.shader.name}"
 
 
 class Watch(Protocol):
     """Looks on while a step runs one op at a time."""
 
-    def before(self, call: OpCall) -> None: ...
+    def before(self, call: Any) -> None: ...
 
-    def after(self, call: OpCall) -> None: ...
+    def after(self, call: Any) -> None: ...
 
     def failed(self) -> None:
         """An op could not run, or `after` refused what it did."""
@@ -83,7 +81,7 @@ class Recording:
     commands: list[Command]
     copies: list[Copy]
     native: list[list[Any]] = field(init=False)  # [pipeline, group, offset, x, y], as the calls take them
-    live_grids: dict[Sym, list[list[Any]]] = field(init=False)  # formula -> the entries of `native` it sizes
+    live_grids: dict[Hashable, list[list[Any]]] = field(init=False)  # formula -> the entries of `native` it sizes
 
     def __post_init__(self) -> None:
         self.native, self.live_grids = [], {}
@@ -91,7 +89,7 @@ class Recording:
             x, y = fold(command.groups) if isinstance(command.groups, int) else (0, 1)
             entry = [command.pipeline.address, command.group.address, _offset(command.params_offset), x, y]
             self.native.append(entry)
-            if isinstance(command.groups, Sym):
+            if not isinstance(command.groups, int):
                 self.live_grids.setdefault(command.groups, []).append(entry)
 
     def ending_with(self, copies: list[Copy]) -> Recording:
@@ -100,15 +98,15 @@ class Recording:
         other.copies = copies
         return other
 
-    def size_grids(self, env: Env) -> None:
-        """Evaluate the grids that follow a SymInt; layers share their formulas."""
-        for groups, entries in self.live_grids.items():
-            x, y = fold(max(0, evaluate(groups, env)))
+    def size_grids(self, evaluate: Callable[[Any], int]) -> None:
+        """Size the grids that follow a formula; layers share their formulas."""
+        for formula, entries in self.live_grids.items():
+            x, y = fold(max(0, evaluate(formula)))
             for entry in entries:
                 entry[3], entry[4] = x, y
 
     def grids(self) -> list[tuple[int, int]]:
-        """The grids that follow a SymInt, as they are sized now."""
+        """The grids that follow a formula, as they are sized now."""
         return [(entries[0][3], entries[0][4]) for entries in self.live_grids.values()]
 
 
@@ -172,10 +170,10 @@ class Recorder:
         self._turn = 1 - self._turn
         return submission
 
-    def encode_ahead(self, recording: Recording, env: Env) -> None:
-        """While the GPU works: encode the next step, as `env` foresees it, if the last two were alike."""
+    def encode_ahead(self, recording: Recording, evaluate: Callable[[Any], int]) -> None:
+        """While the GPU works: encode the next step, with its grids as `evaluate` foresees them, if the last two were alike."""
         if recording is self._last and not debugging():
-            recording.size_grids(env)
+            recording.size_grids(evaluate)
             self._ahead = recording, recording.grids(), self._encode(recording)
         self._last = recording
 

@@ -6,38 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hightide.errors import ProgramError
-from hightide.graph.graph import Graph, OpCall
-from hightide.graph.values import ListValue, TensorValue
+from hightide.graph.graph import Graph, input_ids, output_ids
+from hightide.graph.values import TensorValue
 
 
 @dataclass(frozen=True)
 class Aliases:
     root: Mapping[int, int]  # tensor value -> the value whose memory it is (itself, or what it is a view of)
-    views: frozenset[int]  # op calls that are views: they have no work to do
+    views: Mapping[int, int]  # op calls that are views, which have no work to do -> the value they view
     state: frozenset[int]  # constants that some op writes in place: they belong to the session
 
 
-def find_aliases(graph: Graph, view_calls: set[int], written: set[int]) -> Aliases:
-    """Resolve views, given the calls that may be views and the values that ops write in place.
+def find_aliases(graph: Graph, viewed: Mapping[int, int], written: set[int]) -> Aliases:
+    """Resolve views, given the calls that may be views, each with the value it views, and what ops write in place.
 
     A view of memory that is later written in place stays a copy: it must keep what it saw. But what is
     written through a view is the memory behind it, so the views on the way there stay views.
     """
     tensors = {v.id: v for v in graph.values if isinstance(v, TensorValue)}
-    root = _roots(graph, view_calls)
+    root = _roots(graph, viewed)
     written_roots = {root[id] for id in written}
-    view_of = {call.args[-1]: call for call in graph.calls if call.index in view_calls}
+    view_of = {call.out: call.index for call in graph.calls if call.index in viewed}
     written_through = set(written)
     for id in written:
         while id in view_of:
-            id = view_of[id].args[0]
+            id = viewed[view_of[id]]
             written_through.add(id)
     views = {
-        call.index for id, call in view_of.items() if root[call.args[0]] not in written_roots or id in written_through
+        call: viewed[call]
+        for id, call in view_of.items()
+        if root[viewed[call]] not in written_roots or id in written_through
     }
     root = _roots(graph, views)
     state = {root[id] for id in written if tensors[root[id]].constant is not None}
-    return Aliases(root, frozenset(views), frozenset(state))
+    return Aliases(root, views, frozenset(state))
 
 
 def check_order(graph: Graph) -> None:
@@ -59,24 +61,9 @@ def check_order(graph: Graph) -> None:
             raise ProgramError(f"output tensor {id} is never defined")
 
 
-def output_ids(graph: Graph, call: OpCall) -> tuple[int, ...]:
-    """Value ids that a call defines: its last argument, or the items of it."""
-    last = graph.values[call.args[-1]]
-    return last.items if isinstance(last, ListValue) else (last.id,)
-
-
-def input_ids(graph: Graph, call: OpCall) -> list[int]:
-    """Value ids that a call reads, lists opened."""
-    ids: list[int] = []
-    for id in call.args[:-1]:
-        value = graph.values[id]
-        ids.extend(value.items if isinstance(value, ListValue) else (id,))
-    return ids
-
-
-def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
+def _roots(graph: Graph, viewed: Mapping[int, int]) -> dict[int, int]:
     root = {v.id: v.id for v in graph.values if isinstance(v, TensorValue)}
     for call in graph.calls:
-        if call.index in views:
-            root[call.args[-1]] = root[call.args[0]]
+        if call.index in viewed:
+            root[call.out] = root[viewed[call.index]]
     return root

@@ -232,7 +232,7 @@ def with_choice(graph: Graph) -> Graph:
     assert isinstance(logits, TensorValue)
     settings = TensorValue(len(graph.values), (SETTINGS,), "float32", "float32")
     ids = TensorValue(len(graph.values) + 1, logits.dims[:-1], "int32", "int32")
-    call = OpCall(len(graph.calls), "hightide.sample.default", (logits.id, settings.id, ids.id))
+    call = OpCall(len(graph.calls), "hightide.sample.default", {"logits": logits.id, "settings": settings.id}, ids.id)
     return replace(
         graph,
         values=(*graph.values, settings, ids),

@@ -13,6 +13,8 @@ from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import SymExpr
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import converted
+from hightide.ops.binding import name_arguments
 from hightide.ops.contract import Context, LiveInt, SymIntOp, Tensor
 
 
@@ -57,24 +59,27 @@ class GraphBuilder:
         *args: Any,
         dtype: str | tuple[str, ...] = "float32",
         dims: Sequence[Dims] | None = None,
+        **named: Any,
     ) -> Any:
-        """Add a call. Arguments are values, numbers, None, or lists of these; `dtype` is of the output, or of each."""
-        ids = [self._argument(arg) for arg in args]
+        """Add a call. Arguments are values, numbers, None, or lists of these, in order or by name; `dtype` is of the
+        output, or of each."""
         op = REGISTRY[name]
+        given = [self._argument(arg) for arg in args]
+        ids = name_arguments(op, given, self.values, {key: self._argument(arg) for key, arg in named.items()})
         positions = {id: n for n, id in enumerate(self.inputs)}
         ctx = Context(env=_Zeros(), input_positions=positions, scratch_limit=1 << 27)
-        live = [self._live(id) for id in ids]
-        if isinstance(op, SymIntOp):
+        bound = op.bound(converted(op, {key: self._live(id) for key, id in ids.items()}))
+        if isinstance(bound, SymIntOp):
             symint = SymIntValue(len(self.values), 0)
             self.values.append(symint)
-            self._symints[symint.id] = op.symint(ctx, *live)
-            self.calls.append(OpCall(len(self.calls), name, (*ids, symint.id)))
+            self._symints[symint.id] = bound.symint(ctx)
+            self.calls.append(OpCall(len(self.calls), name, ids, symint.id))
             return symint
-        out_dims = dims or op.outputs(ctx, *live)
+        out_dims = dims or bound.outputs(ctx)
         dtypes = (dtype,) * len(out_dims) if isinstance(dtype, str) else dtype
         outs = [self._tensor(d, t) for d, t in zip(out_dims, dtypes, strict=True)]
         out_id = outs[0].id if len(outs) == 1 else self._argument(outs)
-        self.calls.append(OpCall(len(self.calls), name, (*ids, out_id)))
+        self.calls.append(OpCall(len(self.calls), name, ids, out_id))
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def graph(self, *outputs: Value) -> Graph:

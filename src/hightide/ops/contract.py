@@ -1,121 +1,42 @@
-"""What an op is: its output dims, its dispatches and its meaning.
+"""What an op is: its arguments, its output dims, its dispatches and its meaning, declared in one class.
 
-An op says three things and keeps no state:
+    @op("et_vk.rms_norm.default", family="norm", tolerance=FUNCTION)
+    class RmsNorm(Op):
+        x: Tensor
+        weight: Tensor
+        eps: float = 1e-6
 
-* `outputs`   checks its live arguments and says the live dims of its outputs, exactly;
-* `plan`      live dims -> dispatches (route, grid, parameters). The same function runs at the max
-              dims when a session is built and at the live dims of every new level;
-* `reference` what it means, in NumPy.
+* the annotated fields are the arguments, in the order that exporters write them, with their defaults;
+* `outputs`   checks the live arguments and says the live dims of the outputs, exactly;
+* `plan`      live dims -> dispatches (route, grid, parameters). The same method runs at the max dims when a session
+              is built and at the live dims of every new level;
+* `reference` what it means, in NumPy: a static method whose parameters are those arguments that it needs, by name.
 
-Tensor arguments arrive as `Tensor` (a value with its live dims), SymInts as `LiveInt`, literals as
-Python objects, lists as tuples; a reference gets arrays and plain ints. Ops on SymInts give `symint`
-instead of `outputs` and `plan`.
+An instance is one call at one level: tensors are `Tensor` (a value with its live dims), SymInts `LiveInt`, literals
+Python objects, lists tuples. A reference gets arrays and plain ints. Ops on SymInts give `symint` instead of `outputs`
+and `plan`.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
-from hightide.graph.values import Dims, TensorValue
+from hightide.graph.values import Dims
+from hightide.ops.arguments import REQUIRED, arguments_of
 from hightide.ops.choices import Choice, Choices
+from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Scratch, Tensor, kernel
 
-# The types that kernels compute in: int64 is narrowed with a range check, halves are f32 once they are loaded
-# (gpu/halves.py), bytes are packed four to a word.
-GPU_TYPE = {
-    "float32": "f32",
-    "float16": "f32",
-    "int32": "i32",
-    "int64": "i32",
-    "uint8": "u8",
-    "int8": "u8",
-    "bool": "u8",
-}
-# GGUF's types, which stay in their blocks.
-GPU_TYPE |= dict.fromkeys(
-    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"], "blocks"
-)
-
-
-@dataclass(slots=True, eq=False)
-class Tensor:
-    """A tensor value at its live dims. Not to be changed (frozen dataclasses are slow to make)."""
-
-    value: TensorValue
-    dims: Dims
-
-    @property
-    def dtype(self) -> str:
-        return self.value.dtype
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.dims)
-
-    @property
-    def width(self) -> int:
-        """The last dim; 1 for a scalar."""
-        return self.dims[-1] if self.dims else 1
-
-    @property
-    def rows(self) -> int:
-        """How many vectors of `width` there are."""
-        return math.prod(self.dims[:-1])
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Memory that lives for one op call; `index` tells several of one call apart."""
-
-    call: int
-    index: int
-
-
-Binding: TypeAlias = Tensor | Scratch
-
-
-@dataclass(frozen=True, eq=False)  # compared by identity: `kernel` makes each once
-class Kernel:
-    """A route: a WGSL file of `hightide.ops` ("linear/q4_tile.wgsl") with `$NAME` filled in from `defines`."""
-
-    name: str
-    file: str
-    defines: tuple[tuple[str, str], ...] = ()
-
-
-def kernel(file: str, route: str = "", /, **defines: object) -> Kernel:
-    """The route of this name: one kernel per file and defines, so that it is compiled once."""
-    name = route or file.rsplit("/", 1)[-1].removesuffix(".wgsl")
-    return _kernel(name, file, tuple((key, str(defines[key])) for key in sorted(defines)))
-
-
-@cache
-def _kernel(name: str, file: str, defines: tuple[tuple[str, str], ...]) -> Kernel:
-    return Kernel(name, file, defines)
-
-
-@dataclass(slots=True)
-class Dispatch:
-    """One kernel over `groups` workgroups (folded past the limit of one dimension in one place).
-
-    `params` are packed as 32-bit words into the kernel's uniform; a nested tuple is padded to
-    eight words (two `vec4<u32>`: dims or strides). Bindings follow in the order reads, writes.
-    """
-
-    kernel: Kernel
-    groups: SymExpr
-    params: tuple[int | float | tuple[int, ...], ...]
-    reads: tuple[Binding, ...]
-    writes: tuple[Binding, ...]
+# How far an op's result may be off, of the largest value in its row.
+MOVED = 0.0  # the same bits
+ROUNDED = 2e-6  # a few roundings
+FUNCTION = 1e-5  # exp, tanh, sin …: WGSL allows adapters some freedom
+SUMMED = 2e-5  # sums of many products, in any order
 
 
 @dataclass(frozen=True)
@@ -148,7 +69,7 @@ class Context:
     """What an op may ask for while its dims flow and its dispatches are planned at one level."""
 
     env: Env  # the input elements of this run, for `pin`
-    input_positions: dict[int, int]  # value id (aliases too) -> graph input number
+    input_positions: Mapping[int, int]  # value id (aliases too) -> graph input number
     scratch_limit: int  # bytes one scratch buffer may take
     choices: Choices = field(default_factory=Choices)  # routes that depend on the adapter
     pins: dict[Sym, int] = field(default_factory=dict)
@@ -157,8 +78,9 @@ class Context:
     scratch_sizes: dict[Scratch, int] = field(default_factory=dict)
     call: int = 0  # index of the op call being planned
 
-    def pin(self, expr: SymExpr) -> int:
+    def pin(self, number: SymExpr | LiveInt) -> int:
         """A shape needs this number: it becomes part of the level."""
+        expr = expr_of(number)
         if isinstance(expr, int):
             return expr
         if expr not in self.pins:
@@ -190,68 +112,93 @@ class Context:
         return scratch
 
 
-@dataclass(frozen=True)
-class LiveInt:
-    """A SymInt argument as a plan sees it: its value or formula, and where kernels read it."""
-
-    expr: SymExpr
-    slot: int
-
-
 class Op:
-    """Base of all ops. Subclasses give the three parts; see the module's docstring."""
+    """Base of all ops; see the module's docstring."""
 
-    view: ClassVar[bool] = False  # the output is the first argument's memory; planned only if it must be a copy
-    mutates: ClassVar[tuple[int, ...]] = ()  # arguments whose memory the op writes
+    names: ClassVar[tuple[str, ...]] = ()  # what exporters call it
+    family: ClassVar[str] = ""  # "norm"
+    tolerance: ClassVar[float] = SUMMED  # how far a result may be off, of the largest value in its row
+    aliases: ClassVar[str] = ""  # the argument whose memory the output is; planned only if it must be a copy
+    mutates: ClassVar[tuple[str, ...]] = ()  # arguments whose memory it writes
+    reference: ClassVar[Callable[..., Any]]
 
-    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
+    @classmethod
+    def bound(cls, arguments: dict[str, Any]) -> Op:
+        """The op with these arguments; those that are left out have their defaults."""
+        self = cls.__new__(cls)
+        self.__dict__ = arguments
+        return self
+
+    def arguments(self) -> dict[str, Any]:
+        """All arguments by name."""
+        return {argument.name: getattr(self, argument.name) for argument in arguments_of(type(self))}
+
+    def outputs(self, ctx: Context) -> list[Dims]:
         raise NotImplementedError
 
-    def plan(self, ctx: Context, *args: Any, out: Any) -> Iterable[Dispatch]:
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        """The dispatches that write `out`: a `Tensor`, or a tuple of them where the op has several outputs."""
         raise NotImplementedError
 
-    def reference(self, *args: Any) -> Any:
-        raise NotImplementedError
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        """The reference's result for arrays and numbers; what is left out has its default."""
+        return cls.reference(
+            **{name: arguments[name] if name in arguments else getattr(cls, name) for name in _reference_names(cls)}
+        )
 
 
 class SymIntOp(Op):
     """An op whose output is a SymInt."""
 
-    def symint(self, ctx: Context, *args: Any) -> SymExpr:
+    tolerance = MOVED
+
+    def symint(self, ctx: Context) -> SymExpr:
         raise NotImplementedError
 
 
-REGISTRY: dict[str, Op] = {}
+REGISTRY: dict[str, type[Op]] = {}
 OpClass = TypeVar("OpClass", bound=type[Op])
+_REFERENCES: dict[type[Op], tuple[str, ...]] = {}
 
 
-def op(*names: str) -> Callable[[OpClass], OpClass]:
+def op(*names: str, family: str, tolerance: float | None = None) -> Callable[[OpClass], OpClass]:
     """Register an op class under the names that exporters give it."""
 
     def register(cls: OpClass) -> OpClass:
-        add(cls(), *names)
+        for name in names:
+            if name in REGISTRY:
+                raise ValueError(f"{name} is registered twice")
+            REGISTRY[name] = cls
+        cls.names, cls.family = names, family
+        if tolerance is not None:
+            cls.tolerance = tolerance
         return cls
 
     return register
 
 
-def add(instance: Op, *names: str) -> None:
-    for name in names:
-        if name in REGISTRY:
-            raise ValueError(f"{name} is registered twice")
-        REGISTRY[name] = instance
+def has_kernel(cls: type[Op]) -> bool:
+    """Whether it runs on a GPU, or needs none."""
+    return issubclass(cls, SymIntOp) or cls.plan is not Op.plan
 
 
-def expr_of(arg: int | LiveInt) -> SymExpr:
+def _reference_names(cls: type[Op]) -> tuple[str, ...]:
+    """The arguments that a reference takes, which must be among those of the op."""
+    if cls not in _REFERENCES:
+        declared = {argument.name: argument for argument in arguments_of(cls)}
+        names = tuple(inspect.signature(cls.reference).parameters)
+        if unknown := [name for name in names if name not in declared]:
+            raise TypeError(
+                f"the reference of {cls.__name__} takes {', '.join(unknown)}, which the op does not declare"
+            )
+        _REFERENCES[cls] = names
+    return _REFERENCES[cls]
+
+
+def expr_of(number: SymExpr | LiveInt) -> SymExpr:
     """An integer argument, whether literal or live."""
-    return arg.expr if isinstance(arg, LiveInt) else arg
-
-
-def live_params(arg: int | LiveInt) -> tuple[int, int]:
-    """(value, slot) for a kernel's `live_int`: the slot is -1 where the level decides the value."""
-    if isinstance(arg, LiveInt):
-        return (arg.expr, -1) if isinstance(arg.expr, int) else (0, arg.slot)
-    return arg, -1
+    return number.expr if isinstance(number, LiveInt) else number
 
 
 def ceil_div(value: int, step: int) -> int:
@@ -278,7 +225,38 @@ def tensors_in(args: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def require_dtype(kind: str, *tensors: Tensor) -> None:
-    """Refuse, at build, tensors that a kernel has no form for."""
+    """Refuse, at build, tensors that an op has no form for where its kernels would take them."""
     for tensor in tensors:
         if GPU_TYPE.get(tensor.dtype) != kind:
             raise UnsupportedError(f"its kernels take {kind}; tensor {tensor.value.id} is {tensor.dtype}")
+
+
+__all__ = [
+    "FUNCTION",
+    "GPU_TYPE",
+    "MOVED",
+    "REGISTRY",
+    "REQUIRED",
+    "ROUNDED",
+    "SUMMED",
+    "Bound",
+    "Context",
+    "Dispatch",
+    "IndexBound",
+    "Int",
+    "Kernel",
+    "LiveInt",
+    "Op",
+    "Scratch",
+    "SymIntOp",
+    "Tensor",
+    "ceil_div",
+    "expr_of",
+    "has_kernel",
+    "kernel",
+    "normalize_dim",
+    "op",
+    "require_dtype",
+    "strides_of",
+    "tensors_in",
+]

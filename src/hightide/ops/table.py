@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from hightide.ops import FAMILIES, REGISTRY
-from hightide.ops.contract import Op, SymIntOp
-from hightide.planning.planner import has_kernel
+from hightide.ops.contract import Op, SymIntOp, has_kernel
 
 GPU, NUMPY, HOST = "GPU + NumPy", "NumPy only", "host"
 Routes = dict[str, dict[str, list[str]]]  # op name -> {"types": [...], "routes": [...]}
@@ -39,10 +38,7 @@ class OpRow:
 def op_table(routes: Routes | None = None) -> list[OpRow]:
     """Every op by family, then by name; `routes` in place of the file's."""
     routes = read_routes() if routes is None else routes
-    instances: dict[type[Op], set[int]] = {}
-    for op in REGISTRY.values():
-        instances.setdefault(type(op), set()).add(id(op))
-    rows = [_row(name, op, routes.get(name, {}), alone=len(instances[type(op)]) == 1) for name, op in REGISTRY.items()]
+    rows = [_row(name, op, routes.get(name, {})) for name, op in REGISTRY.items()]
     return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.name))
 
 
@@ -59,18 +55,8 @@ def count_line(rows: Iterable[OpRow]) -> str:
     return f"{total} op{'s' * (total != 1)}: {parts}"
 
 
-def _row(name: str, op: Op, planned: dict[str, list[str]], alone: bool) -> OpRow:
-    place = HOST if isinstance(op, SymIntOp) else GPU if has_kernel(op) else NUMPY
+def _row(name: str, op: type[Op], planned: dict[str, list[str]]) -> OpRow:
+    place = HOST if issubclass(op, SymIntOp) else GPU if has_kernel(op) else NUMPY
     types, routes = (tuple(planned.get(key, ())) for key in ("types", "routes"))
-    return OpRow(name, _family(op), place, _summary(op) if alone else "", types, routes)
-
-
-def _family(op: Op) -> str:
-    """The folder that its class is in: hightide.ops.<family>.…"""
-    return type(op).__module__.removeprefix("hightide.ops.").split(".")[0]
-
-
-def _summary(op: Op) -> str:
-    """The docstring's first line; what `dataclass` writes where there is none does not count."""
-    first = (type(op).__doc__ or "").strip().split("\n")[0]
-    return "" if first.startswith(f"{type(op).__name__}(") else first
+    summary = (op.__doc__ or "").strip().split("\n")[0]
+    return OpRow(name, op.family, place, summary, types, routes)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from hightide.graph.symbols import Env, evaluate
@@ -64,16 +63,7 @@ def cost_of(step: Step, env: Env, plan: Plan | None = None) -> Cost:
 
 def arguments(step: Step) -> dict[str, Any]:
     """The live arguments of the step's op by name; those that its `plan` takes as `*args` are under "*"."""
-    parameters = _parameters(step.call.name)
-    defaults = {name: default for name, default in parameters.items() if default is not Parameter.empty}
-    return {**defaults, **dict(zip(parameters, step.args, strict=False)), "*": tuple(step.args[len(parameters) :])}
-
-
-@cache
-def _parameters(name: str) -> dict[str, Any]:
-    """The names that an op's `plan` gives its arguments, with their defaults."""
-    found = [p for p in signature(REGISTRY[name].plan).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    return {p.name: p.default for p in found[1:]}  # without ctx
+    return {**step.op.arguments(), "*": tuple(step.op.arguments().values())}
 
 
 @cache
@@ -86,7 +76,7 @@ def family_of(name: str) -> str:
         return "matmul"
     if "conv" in short:
         return "conv"
-    return type(REGISTRY[name]).__module__.split(".")[2] if name in REGISTRY else ""
+    return REGISTRY[name].family if name in REGISTRY else ""
 
 
 # ---- bytes

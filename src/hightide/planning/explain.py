@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.contract import GPU_TYPE
 from hightide.planning.costs import Cost, cost_of
 from hightide.planning.memory import gpu_bytes
-from hightide.planning.planner import Plan, Planner, Step, fold
+from hightide.planning.planner import Plan, Planner, Step
 from hightide.units import count, size
+from hightide.wgsl.grid import fold
 
 HEAD = ("op", "name", "route", "live dims", "grid", "bytes", "FLOPs")
 

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 from hightide.errors import UnsupportedError
-from hightide.graph.aliases import Aliases, input_ids, output_ids
-from hightide.graph.graph import Graph
+from hightide.graph.aliases import Aliases
+from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import GPU_TYPE, Scratch

@@ -12,35 +12,27 @@ from operator import gt
 from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
-from hightide.graph.aliases import check_order, find_aliases, output_ids
+from hightide.graph.aliases import check_order
 from hightide.graph.blob import Blob, Joined
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env, Sym, SymExpr, element
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
+from hightide.notebook import table
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import arguments_of
+from hightide.ops.binding import graph_aliases
 from hightide.ops.choices import Choices
-from hightide.ops.contract import (
-    Bound,
-    Context,
-    Dispatch,
-    IndexBound,
-    LiveInt,
-    Op,
-    Scratch,
-    SymIntOp,
-    Tensor,
-)
-
-GROUPS_PER_DIM = 65_535  # WebGPU's guaranteed maxComputeWorkgroupsPerDimension
+from hightide.ops.contract import Bound, Context, IndexBound, Op, SymIntOp, has_kernel
+from hightide.ops.kernel import Dispatch, LiveInt, Scratch, Tensor
 
 
 @dataclass(slots=True)
 class Step:
-    """A dispatch and the op call it belongs to, with the call's live arguments."""
+    """A dispatch and the op call it belongs to, as a call and with its live arguments."""
 
     call: OpCall
     dispatch: Dispatch
-    args: list[Any]
+    op: Op
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,6 @@ class Plan:
         return "\n".join([repr(self), *("  ".join(line) for line in self._lines())])
 
     def _repr_html_(self) -> str:
-        from hightide.notebook import table  # what shows a plan is not needed to run one
-
         head = ("op", "name", "route", "workgroups", "writes")
         return table(repr(self).strip("<>"), head, self._lines(), right=(0, 3))
 
@@ -86,18 +76,33 @@ class Planner:
         self.dispatch = dispatch
         self.scratch_limit = scratch_limit
         self.choices = choices or Choices()
-        calls = list(zip(graph.calls, self.ops, strict=True))
-        self.aliases = find_aliases(
-            graph,
-            view_calls={call.index for call, op in calls if op.view},
-            written={call.args[n] for call, op in calls for n in op.mutates},
-        )
+        self.aliases = graph_aliases(graph)
         symints = [v.id for v in graph.values if isinstance(v, SymIntValue)]
         self.slots = {id: slot for slot, id in enumerate(symints)}
         inputs = {id: position for position, id in enumerate(graph.inputs)}
         self.input_positions = {id: inputs[root] for id, root in self.aliases.root.items() if root in inputs}
         self._initial = [_initial(value) for value in graph.values]
-        self._work = [_work(graph, c, op, dispatch and c.index not in self.aliases.views) for c, op in calls]
+        calls = zip(graph.calls, self.ops, strict=True)
+        self._work = [self._look_up(call, op, dispatch and call.index not in self.aliases.views) for call, op in calls]
+
+    def _look_up(self, call: OpCall, op: type[Op], dispatches: bool) -> _Work:
+        declared = {argument.name: argument for argument in arguments_of(op)}
+        fixed: dict[str, Any] = {}
+        live: list[tuple[str, int | tuple[int, ...]]] = []
+        for name, id in call.args.items():
+            value = self.graph.values[id]
+            if isinstance(value, LiteralValue):
+                fixed[name] = declared[name].converted(value.value)
+            elif isinstance(value, ListValue):
+                live.append((name, value.items))
+            elif (known := self._initial[id]) is not None:
+                fixed[name] = known
+            else:
+                live.append((name, id))
+        outs = (self.graph.values[id] for id in output_ids(self.graph, call))
+        many = isinstance(self.graph.values[call.out], ListValue)
+        tensors = tuple(out for out in outs if isinstance(out, TensorValue))
+        return _Work(call, op, fixed, tuple(live), tensors, many, dispatches)
 
     def plan(self, input_dims: Sequence[Dims], env: Env) -> Plan:
         """The plan for inputs of these live dims (a SymInt has none: ()); `env` gives the elements shapes ask for."""
@@ -119,22 +124,26 @@ class Planner:
                 live[id] = LiveInt(element(position, 0), self.slots[id])
         steps: list[Step] = []
         for work in self._work:
-            call, op = work.call, work.op
+            call = work.call
             ctx.call = call.index
-            args = [live[a] if isinstance(a, int) else tuple(live[i] for i in a) for a in work.args]
+            arguments = work.fixed.copy()
+            for name, at in work.live:
+                arguments[name] = live[at] if isinstance(at, int) else tuple([live[id] for id in at])
+            op = work.op.bound(arguments)
             try:
                 if isinstance(op, SymIntOp):
-                    id = call.args[-1]
-                    live[id] = LiveInt(op.symint(ctx, *args), self.slots[id])
+                    live[call.out] = LiveInt(op.symint(ctx), self.slots[call.out])
                     continue
-                outs = _outputs(work, ctx, args, at_max)
+                outs = _outputs(work, op, ctx, at_max)
                 for tensor in outs:
                     live[tensor.value.id] = tensor
                 if not work.dispatches:
                     continue
-                for dispatch in op.plan(ctx, *args, out=outs if work.many else outs[0]):
+                for dispatch in op.plan(ctx, outs if work.many else outs[0]):
+                    if at_max:
+                        dispatch.check_types()
                     if isinstance(dispatch.groups, Sym) or dispatch.groups > 0:
-                        steps.append(Step(call, dispatch, args))
+                        steps.append(Step(call, dispatch, op))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
         return Plan(
@@ -153,21 +162,12 @@ class _Work:
     """An op call with its arguments and outputs looked up once."""
 
     call: OpCall
-    op: Op
-    args: tuple[int | tuple[int, ...], ...]  # value ids; a list's items as a tuple
+    op: type[Op]
+    fixed: dict[str, Any]  # the arguments that are the same at every level
+    live: tuple[tuple[str, int | tuple[int, ...]], ...]  # the others: value ids, a list's items as a tuple
     outs: tuple[TensorValue, ...]
     many: bool  # the output is a list
     dispatches: bool
-
-
-def _work(graph: Graph, call: OpCall, op: Op, dispatches: bool) -> _Work:
-    args: list[int | tuple[int, ...]] = []
-    for id in call.args[:-1]:
-        value = graph.values[id]
-        args.append(value.items if isinstance(value, ListValue) else id)
-    outs = [graph.values[id] for id in output_ids(graph, call)]
-    many = isinstance(graph.values[call.args[-1]], ListValue)
-    return _Work(call, op, tuple(args), tuple(o for o in outs if isinstance(o, TensorValue)), many, dispatches)
 
 
 def _initial(value: Value) -> Any:
@@ -180,10 +180,10 @@ def _initial(value: Value) -> Any:
             return None
 
 
-def _outputs(work: _Work, ctx: Context, args: list[Any], at_max: bool) -> tuple[Tensor, ...]:
+def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[Tensor, ...]:
     """The call's outputs at their live dims, which must be within the max; at the max they are just that."""
     try:
-        dims = work.op.outputs(ctx, *args)
+        dims = op.outputs(ctx)
         if len(dims) != len(work.outs):
             raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
         return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
@@ -200,17 +200,7 @@ def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:
     return Tensor(value, most if at_max else got)
 
 
-def fold(groups: int) -> tuple[int, int]:
-    """Workgroups as (x, y): a count past one dimension's limit spreads over two; kernels rejoin them."""
-    if groups <= GROUPS_PER_DIM:
-        return groups, 1
-    y = -(-groups // GROUPS_PER_DIM)
-    if y > GROUPS_PER_DIM:
-        raise InputError(f"{groups} workgroups are more than a WebGPU dispatch can have")
-    return -(-groups // y), y
-
-
-def resolve_ops(graph: Graph, dispatch: bool = True) -> list[Op]:
+def resolve_ops(graph: Graph, dispatch: bool = True) -> list[type[Op]]:
     """The op of every call, or one error that lists all that are missing."""
     if missing := missing_ops(graph, dispatch):
         raise UnsupportedError(f"{len(missing)} ops of this program are not supported: {'; '.join(missing)}")
@@ -226,7 +216,3 @@ def missing_ops(graph: Graph, dispatch: bool) -> list[str]:
         elif dispatch and not has_kernel(REGISTRY[call.name]):
             missing.setdefault(f"{call.name}, which has a reference but no GPU kernel", []).append(call.index)
     return [f"{name} (op {', '.join(map(str, at))})" for name, at in missing.items()]
-
-
-def has_kernel(op: Op) -> bool:
-    return isinstance(op, SymIntOp) or type(op).plan is not Op.plan

@@ -19,6 +19,7 @@ from hightide.formats.program_file import (
     TensorSpec,
     ValueListSpec,
 )
+from hightide.ops.arguments import named
 from hightide.ops.contract import Op
 from hightide.planning.levels import InputSpec, check_count
 from hightide.pte.kernel_calls import Signature, find_op, signature
@@ -112,10 +113,10 @@ class Interpreter:
                 values[id] = UNSET
         return at + 1
 
-    def _run_kernel(self, op: Op, call: Signature, values: list[Any]) -> None:
+    def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
         changed = {id: np.array(self._argument(id, values)) for id in call.changes}
-        args = [changed[id] if id in changed else _widened(self._argument(id, values)) for id in call.reads]
-        result = op.reference(*args)
+        given = [changed[id] if id in changed else _widened(self._argument(id, values)) for id in call.reads]
+        result = op.evaluate(named(op, given))
         results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
         if len(results) != len(call.writes):
             raise ProgramError(f"the program expects {len(call.writes)} outputs, the op gives {len(results)}")

@@ -11,6 +11,7 @@ from functools import cache
 
 from hightide.formats.program_file import EValue, KernelCall, ValueListSpec
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Op
 
 # Out-variants whose overload does not say that of the op itself, as (name, overload).
@@ -40,7 +41,7 @@ HOST_KERNELS = ("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense")
 
 
 @cache
-def find_op(kernel: str) -> Op | None:
+def find_op(kernel: str) -> type[Op] | None:
     """The op that a kernel stands for, if hightide has its reference."""
     for name in _candidates(kernel):
         op = REGISTRY.get(name)
@@ -81,7 +82,7 @@ class Signature:
     changes: tuple[int, ...] = ()  # values whose arrays the reference writes into
 
 
-def signature(call: KernelCall, values: Sequence[EValue], op: Op) -> Signature:
+def signature(call: KernelCall, values: Sequence[EValue], op: type[Op]) -> Signature:
     """Splits the arguments: the outputs are given last, then once more as what the kernel returns."""
     args = call.args
     last = values[args[-1]]
@@ -97,4 +98,6 @@ def signature(call: KernelCall, values: Sequence[EValue], op: Op) -> Signature:
     else:
         count = 2 if len(args) > 1 and args[-2] == args[-1] else 1
         reads, writes = args[:-count], args[-1:]
-    return Signature(reads, writes, tuple(reads[n] for n in op.mutates if n < len(reads)))
+    names = [argument.name for argument in arguments_of(op)]
+    changes = tuple(id for name, id in zip(names, reads, strict=False) if name in op.mutates)
+    return Signature(reads, writes, changes)

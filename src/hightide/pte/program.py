@@ -27,6 +27,7 @@ from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.fuse import fuse
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
+from hightide.ops.binding import bind_graph
 from hightide.planning.levels import InputSpec, MaxElements
 from hightide.planning.planner import Planner, missing_ops
 from hightide.pte.interpreter import Interpreter, Observer, tensor_array
@@ -119,7 +120,7 @@ class Program:
                 delegate = method.delegates[call.delegate]
                 key = method.name, call.delegate
                 if delegate.id in DELEGATE_IDS and key not in self._graphs:
-                    graph = read_graph(delegate.processed, self.file.named_data)
+                    graph = bind_graph(read_graph(delegate.processed, self.file.named_data))
                     self._graphs[key] = _with_host_types(graph, [method.values[id] for id in call.args])
 
     def _refuse_missing(self) -> None:

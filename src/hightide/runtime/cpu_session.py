@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
+from hightide.ops.arguments import converted
+from hightide.ops.binding import mutated_ids
 from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.ops.contract import Op, SymIntOp
 from hightide.planning.levels import (
@@ -58,8 +59,7 @@ class CpuSession:
         self.planner.plan_max(MaxElements())  # refuses what no level could run
         self.levels: Levels[Plan] = Levels(self.planner, max_levels)
         root = self.planner.aliases.root
-        calls = zip(graph.calls, self.planner.ops, strict=True)
-        self._written = {root[call.args[n]] for call, op in calls for n in op.mutates}
+        self._written = {root[id] for call in graph.calls for id in mutated_ids(call)}
         self._last_use = _last_uses(graph)
         self._unpacked: dict[int, np.ndarray] = {}
         self._fed: dict[int, np.ndarray] = {}
@@ -135,17 +135,18 @@ class CpuSession:
     def restore(self, snapshot: Any) -> None:
         self.state = snapshot
 
-    def _run_call(self, call: OpCall, op: Op, plan: Plan, values: Values) -> None:
+    def _run_call(self, call: OpCall, op: type[Op], plan: Plan, values: Values) -> None:
         ids = output_ids(self.graph, call)
         if call.index in self.planner.aliases.views:
-            values[ids[0]] = self._argument(call.args[0], values).reshape(plan.dims[ids[0]])
+            source = self.planner.aliases.views[call.index]
+            values[ids[0]] = self._argument(source, values).reshape(plan.dims[ids[0]])
             return
-        args = [self._argument(id, values) for id in call.args[:-1]]
+        given = {name: self._argument(id, values) for name, id in call.args.items()}
         try:
-            result = op.reference(*args)
+            result = op.evaluate(converted(op, given))
         except HightideError as error:
             raise type(error)(f"{call}: {error}") from None
-        if isinstance(op, SymIntOp):
+        if issubclass(op, SymIntOp):
             values[ids[0]] = int(result)
             return
         results = result if isinstance(result, tuple | list) else (result,)

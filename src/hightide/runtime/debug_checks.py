@@ -15,8 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from hightide.errors import DeviceError, HightideError
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import SymIntValue, TensorValue
 from hightide.ops.contract import Scratch
@@ -53,7 +52,7 @@ class Checker:
         graph, root = self.session.graph, self.session.planner.aliases.root
         op = self.session.planner.ops[call.index]
         excused = any(root[id] in self._odd for id in self._computed(input_ids(graph, call)))
-        for id in (*output_ids(graph, call), *(call.args[n] for n in op.mutates)):
+        for id in (*output_ids(graph, call), *mutated_ids(call)):
             array = self._look(id)
             self._writer[root[id]] = call
             if root[id] in self._odd and not excused and not self._reference_agrees(call, id, array):
@@ -103,7 +102,7 @@ class Checker:
 
         graph, op = self.session.graph, self.session.planner.ops[call.index]
         root = self.session.planner.aliases.root
-        ids = {*input_ids(graph, call), *(root[call.args[n]] for n in op.mutates)}
+        ids = {*input_ids(graph, call), *(root[id] for id in mutated_ids(call))}
         values: dict[int, Any] = {n: self._read(n) for n in self._computed(ids)}
         for n in ids:
             if isinstance(graph.values[n], SymIntValue):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hightide.errors import DeviceError, HightideError, UnsupportedError
+from hightide.fuse.half_storage import held
 from hightide.gpu.device import Device, debugging
-from hightide.gpu.halves import held
 from hightide.gpu.params import Params, ParamsFull
-from hightide.gpu.pipelines import SYMINT_SLOTS, BindGroup, Key, Pipeline, compiling, pipelines
+from hightide.gpu.pipelines import BindGroup, Pipeline, compiling, pipelines
 from hightide.gpu.recorder import Command, Copy, Recorder, Recording, Submission, Watch
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, Sym, evaluate
 from hightide.graph.values import TensorValue
-from hightide.ops.contract import GPU_TYPE, Binding, Scratch, Tensor
+from hightide.ops.kernel import GPU_TYPE, Bound, Scratch, Tensor
 from hightide.planning.build_levels import probe
 from hightide.planning.levels import (
     InputElements,
@@ -36,8 +36,10 @@ from hightide.planning.levels import (
 )
 from hightide.planning.memory import gpu_bytes, plan_memory
 from hightide.planning.planner import Plan, Planner, Step
+from hightide.runtime.routes import choices_for
 from hightide.runtime.session import Fed
 from hightide.runtime.upload import upload, whole_words
+from hightide.wgsl.shader import SYMINT_SLOTS, Shader
 
 if TYPE_CHECKING:
     from hightide.runtime.debug_checks import Checker
@@ -101,7 +103,7 @@ class GpuSession:
         self.name = device.adapter.name
         self.counters = Counters()
         self.specs = graph_inputs(graph, dynamic, names)
-        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=device.choices(choices))
+        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
         if len(self.planner.slots) > SYMINT_SLOTS:
             raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
@@ -129,7 +131,7 @@ class GpuSession:
         self._symints_written = np.zeros(len(self.planner.slots), np.int32)
         readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
         self._recorder = Recorder(device, readback, self._params)
-        self._pipelines.start(_pipeline_key(step) for plan in probes for step in plan.steps)
+        self._pipelines.start(_shader(step) for plan in probes for step in plan.steps)
         self._upload_constants(progress)
         ready = [self._prepare(plan) for plan in probes]
         self._warm_up(ready[0], min(ready, key=self._input_items))
@@ -140,7 +142,8 @@ class GpuSession:
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
         ticket = self.launch(given)
-        self._recorder.encode_ahead(ticket.recording, self._foreseen(ticket.env))
+        foreseen = self._foreseen(ticket.env)
+        self._recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
         return self.collect(ticket)
 
     def launch(
@@ -159,7 +162,7 @@ class GpuSession:
         symints = self._live_symints(ready, env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
         recording = self._recording(ready, wanted, feed)
-        recording.size_grids(env)
+        recording.size_grids(lambda groups: evaluate(groups, env))
         # Everything is checked: from here on bytes are written.
         if watch is None and debugging():
             watch = self._checker(ready.plan, env, given)
@@ -292,11 +295,11 @@ class GpuSession:
         key = (dispatch.kernel, *(b.value.id if isinstance(b, Tensor) else b for b in bindings))
         bound = self._bound.get(key)
         if bound is None:
-            pipeline = self._pipelines.get(*_pipeline_key(step))
+            pipeline = self._pipelines.get(_shader(step))
             buffers = [self._buffer(binding) for binding in bindings]
             bound = pipeline, self._pipelines.bind(pipeline, self._params.buffer, self._symint_buffer, buffers)
             self._bound[key] = bound
-        offset = self._params.place(dispatch.kernel, dispatch.params)
+        offset = self._params.place(dispatch.kernel.interface, dispatch.params)
         pipeline, group = bound
         return Command(pipeline, group, offset, dispatch.groups, step.call)
 
@@ -350,7 +353,7 @@ class GpuSession:
                 offset += -(-nbytes // 16) * 16
         return copies
 
-    def _buffer(self, binding: Binding) -> Any:
+    def _buffer(self, binding: Bound) -> Any:
         if isinstance(binding, Tensor):
             return self._tensor_buffer(binding.value.id)
         return self._shared[self.memory.shared[binding]]
@@ -423,11 +426,8 @@ class GpuSession:
         return whole_words(array.astype(_on_gpu(dtype), copy=False))
 
 
-def _pipeline_key(step: Step) -> Key:
-    dispatch = step.dispatch
-    tensors = (*dispatch.reads, *dispatch.writes)
-    halves = tuple(n for n, b in enumerate(tensors) if isinstance(b, Tensor) and b.dtype == "float16")
-    return dispatch.kernel, len(dispatch.reads), len(dispatch.writes), halves
+def _shader(step: Step) -> Shader:
+    return step.dispatch.kernel.shader(step.dispatch.halves)
 
 
 def _on_gpu(dtype: str) -> str:

@@ -22,11 +22,11 @@ from hightide.formats.program_file import DelegateCall
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
-from hightide.ops.choices import Traits
 from hightide.planning.levels import InputSpec, graph_inputs
 from hightide.pte.program import Program, build_session, choose_device, load, named_device
 from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.inspect.varying import Symbol
+from hightide.traits import Traits
 
 if TYPE_CHECKING:
     from hightide.llm.tokenizer import Tokenizer

@@ -20,8 +20,8 @@ from hightide.ops.attention.cached import (
     plain_attention,
 )
 from hightide.ops.attention.steps import Shape, attend
-from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, op, require_dtype
 from hightide.ops.elementwise.elementwise import broadcast
+from hightide.ops.legacy import Context, Dispatch, LiveInt, Op, Tensor, op, require_dtype
 
 
 @op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
@@ -152,8 +152,8 @@ class Attend(Op):
         position: int | LiveInt,
         causal: bool,
         scale: float | None,
-        window: int,
-        softcap: float,
+        window: int = 0,
+        softcap: float = 0.0,
         *,
         out: Tensor,
     ) -> Iterable[Dispatch]:
@@ -167,8 +167,8 @@ class Attend(Op):
         position: int,
         causal: bool,
         scale: float | None,
-        window: int,
-        softcap: float,
+        window: int = 0,
+        softcap: float = 0.0,
     ) -> np.ndarray:
         return attend_reference(q, k_cache, v_cache, position, causal, scale, window, softcap)
 

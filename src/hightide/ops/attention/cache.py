@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
+from hightide.ops.legacy import (
     Context,
     Dispatch,
     Kernel,
@@ -24,7 +24,7 @@ from hightide.ops.contract import (
     op,
     require_dtype,
 )
-from hightide.ops.norm.rms import rms_normed
+from hightide.ops.norm.norm import rms_normed
 from hightide.ops.rotary.turns import turned_halves, turned_neighbours
 
 

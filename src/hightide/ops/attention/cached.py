@@ -11,7 +11,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.attention.cache import check_cache, update_caches
 from hightide.ops.attention.steps import Shape, attend
-from hightide.ops.contract import Context, Dispatch, LiveInt, Tensor, require_dtype
+from hightide.ops.legacy import Context, Dispatch, LiveInt, Tensor, require_dtype
 
 
 def check_attention(

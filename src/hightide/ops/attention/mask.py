@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hightide.graph.values import Dims
-from hightide.ops.contract import Tensor
+from hightide.ops.legacy import Tensor
 from hightide.ops.movement.movement import broadcast_strides
 
 BINDING = "@group(0) @binding(5) var<storage, read> mask: array<f32>;"

@@ -15,8 +15,9 @@ from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
 from hightide.graph.values import Dims
 from hightide.ops.attention.mask import with_mask
-from hightide.ops.choices import Choice, Traits
-from hightide.ops.contract import Context, Dispatch, LiveInt, Tensor, ceil_div, expr_of, kernel, live_params
+from hightide.ops.choices import Choice
+from hightide.ops.legacy import Context, Dispatch, LiveInt, Tensor, ceil_div, expr_of, kernel, live_params
+from hightide.traits import Traits
 
 FEW_TOKENS = 8  # up to here a call is decoding: one token, or a draft that is checked
 STREAM_ROWS = 16  # query rows of a workgroup, at most: a fifth faster than 8 on llvmpipe at a depth of 64

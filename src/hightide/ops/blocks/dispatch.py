@@ -8,7 +8,7 @@ from importlib import resources
 
 from hightide.errors import UnsupportedError
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import Binding, Context, Dispatch, Tensor, ceil_div, kernel, require_dtype
+from hightide.ops.legacy import Binding, Context, Dispatch, Tensor, ceil_div, kernel, require_dtype
 from hightide.ops.linear.epilogue import Epilogue
 from hightide.ops.linear.routes import BLOCK as BLOCK
 from hightide.ops.linear.routes import BlockWeight, block_product, common

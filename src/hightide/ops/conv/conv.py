@@ -16,8 +16,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.conv.geometry import Windows, per_dim
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.linear.tiles import bias_defines, given
 
 PLACE = "return at * stride + vec4<i32>(tap * dilation - padding);"

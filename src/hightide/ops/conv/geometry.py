@@ -7,7 +7,7 @@ from typing import Any
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, LiveInt, expr_of
+from hightide.ops.legacy import Context, LiveInt, expr_of
 
 
 def per_dim(ctx: Context, values: Any, rank: int, what: str, least: int = 0) -> Dims:

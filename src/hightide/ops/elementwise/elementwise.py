@@ -14,8 +14,8 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Tensor, add
 from hightide.ops.elementwise.template import Elementwise, broadcast
+from hightide.ops.legacy import Context, Tensor, add
 
 INFINITY = float("inf")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import GPU_TYPE, Context, Dispatch, Kernel, LiveInt, Op, Tensor, ceil_div, kernel
+from hightide.ops.legacy import GPU_TYPE, Context, Dispatch, Kernel, LiveInt, Op, Tensor, ceil_div, kernel
 from hightide.ops.movement.movement import broadcast_strides
 
 Scalar = int | float | bool | str | None

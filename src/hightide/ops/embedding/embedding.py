@@ -12,7 +12,7 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.blocks.dispatch import block_rows
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import (
+from hightide.ops.legacy import (
     GPU_TYPE,
     Context,
     Dispatch,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
+from hightide.ops.legacy import (
     GPU_TYPE,
     Context,
     Dispatch,

@@ -10,7 +10,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
+from hightide.ops.elementwise.template import broadcast
+from hightide.ops.legacy import (
     GPU_TYPE,
     Context,
     Dispatch,
@@ -24,7 +25,6 @@ from hightide.ops.contract import (
     require_dtype,
     strides_of,
 )
-from hightide.ops.elementwise.template import broadcast
 from hightide.ops.movement.strided import broadcast_strides
 
 

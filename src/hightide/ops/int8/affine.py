@@ -15,8 +15,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, add, expr_of, normalize_dim, strides_of
 from hightide.ops.int8.elements import elements
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, add, expr_of, normalize_dim, strides_of
 
 Array = np.ndarray
 Arguments = tuple[Any, Any, Any, Any, Any]  # scale, zero point, block of each dim (None: all of it), low, high

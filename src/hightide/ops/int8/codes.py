@@ -9,10 +9,10 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
 from hightide.ops.int8.affine import codes_of, inverse_of
 from hightide.ops.int8.elements import elements
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, op
 from hightide.ops.movement.movement import broadcast_strides
 
 LOW, HIGH = -128, 127  # of every code here

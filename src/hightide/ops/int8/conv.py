@@ -15,10 +15,10 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, add, ceil_div, kernel, require_dtype
 from hightide.ops.int8.affine import inverse_of
 from hightide.ops.int8.linear import bindings
 from hightide.ops.int8.requantize import check_activation, check_columns, requantized, require_int8, tail
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, add, ceil_div, kernel, require_dtype
 from hightide.ops.linear.tiles import given
 
 Pair = tuple[int, int]

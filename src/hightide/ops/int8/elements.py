@@ -6,7 +6,7 @@ import math
 
 from hightide.errors import UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Dispatch, Tensor, ceil_div, kernel
+from hightide.ops.legacy import Dispatch, Tensor, ceil_div, kernel
 
 # How an element of each type is read from `array` at `at`: bytes are packed four to a word.
 LOADS = {

@@ -10,9 +10,9 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.int8.affine import inverse_of
 from hightide.ops.int8.requantize import check_activation, check_columns, requantized, require_int8, tail
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.linear.tiles import LANES, given, rows_per_thread
 
 

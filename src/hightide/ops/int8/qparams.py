@@ -9,7 +9,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, kernel, op, require_dtype
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, kernel, op, require_dtype
 
 FROM_LEAST = kernel(
     "int8/qparams.wgsl",

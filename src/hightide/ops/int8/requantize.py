@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
-from hightide.ops.contract import Tensor
 from hightide.ops.int8.affine import codes_of, inverse_of
+from hightide.ops.legacy import Tensor
 
 # `none` is always zero, which the compiler cannot know: the product is rounded before the bias is added.
 _VALUE = """

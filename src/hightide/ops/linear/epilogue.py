@@ -16,7 +16,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Binding, Dispatch, Tensor, ceil_div, kernel, require_dtype
+from hightide.ops.legacy import Binding, Dispatch, Tensor, ceil_div, kernel, require_dtype
 
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu")
 

@@ -10,8 +10,8 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.blocks.dispatch import block_linear
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import Binding, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.elementwise.elementwise import broadcast
+from hightide.ops.legacy import Binding, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.linear.epilogue import Epilogue, apart
 from hightide.ops.linear.q4 import q4_dispatch, q4_product, q4_reference
 from hightide.ops.linear.tiles import LANES, bias_defines, given, rows_per_thread

@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Binding, Context, Dispatch, Tensor, ceil_div, kernel, require_dtype
+from hightide.ops.legacy import Binding, Context, Dispatch, Tensor, ceil_div, kernel, require_dtype
 from hightide.ops.linear.epilogue import Epilogue
 from hightide.ops.linear.routes import BLOCK, BlockWeight, block_product
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from hightide.ops.choices import Choice, Traits
-from hightide.ops.contract import Binding, Context, Dispatch, Kernel, Tensor, ceil_div, kernel
+from hightide.ops.choices import Choice
+from hightide.ops.legacy import Binding, Context, Dispatch, Kernel, Tensor, ceil_div, kernel
 from hightide.ops.linear.epilogue import Epilogue
+from hightide.traits import Traits
 
 BLOCK = 32  # quants that kernels take at a time
 LANES = 8  # of a workgroup of register tiles: what a 256-bit CPU runs as one

@@ -9,7 +9,7 @@ import math
 
 from hightide.errors import UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div, kernel, live_params, strides_of
+from hightide.ops.legacy import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div, kernel, live_params, strides_of
 
 STRIDED = kernel("movement/strided.wgsl")
 STRIDED_BYTES = kernel("movement/strided_bytes.wgsl")

@@ -12,8 +12,8 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.conv.geometry import Windows, per_dim
+from hightide.ops.legacy import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, require_dtype
 
 # `past` is where a window ends in the padded plane.
 WINDOW = """let first = at * params.stride - params.padding;

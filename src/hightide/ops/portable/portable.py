@@ -16,7 +16,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import REGISTRY, Context, LiveInt, Op, Tensor, add
+from hightide.ops.legacy import REGISTRY, Context, LiveInt, Op, Tensor, add
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 from hightide.ops.linear.epilogue import Epilogue
 from hightide.ops.linear.q4 import q4_dispatch, q4_product, q4_reference
 

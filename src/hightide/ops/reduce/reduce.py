@@ -11,7 +11,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
+from hightide.ops.fill.fill import fill
+from hightide.ops.legacy import (
     GPU_TYPE,
     Context,
     Dispatch,
@@ -23,7 +24,6 @@ from hightide.ops.contract import (
     normalize_dim,
     strides_of,
 )
-from hightide.ops.fill.fill import fill
 
 NAN = {"f32": "(bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u", "i32": "false"}
 BYTE = "(x[at >> 2u] >> ((at & 3u) * 8u)) & 255u"

@@ -9,8 +9,8 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype, strides_of
 from hightide.ops.conv.geometry import per_dim
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype, strides_of
 from hightide.ops.movement.strided import move
 
 NO_CONTEXT = Context({}, {}, 0)  # for references, whose arguments are plain numbers

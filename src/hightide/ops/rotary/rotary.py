@@ -8,7 +8,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
+from hightide.ops.legacy import (
     Context,
     Dispatch,
     Kernel,

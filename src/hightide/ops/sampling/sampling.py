@@ -8,7 +8,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
 
 SAMPLE = kernel("sampling/sample.wgsl")
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, add, kernel, normalize_dim, require_dtype
+from hightide.ops.legacy import Context, Dispatch, Kernel, Op, Tensor, add, kernel, normalize_dim, require_dtype
 from hightide.ops.rows import row_lanes
 
 

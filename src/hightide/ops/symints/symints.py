@@ -7,7 +7,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
-from hightide.ops.contract import Context, LiveInt, SymIntOp, Tensor, add, expr_of, normalize_dim, op, strides_of
+from hightide.ops.legacy import Context, LiveInt, SymIntOp, Tensor, add, expr_of, normalize_dim, op, strides_of
 
 
 @op("et_vk.select_as_symint.default")

@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, LiveInt, Op, Tensor, expr_of, normalize_dim, op
+from hightide.ops.legacy import Context, Dispatch, LiveInt, Op, Tensor, expr_of, normalize_dim, op
 from hightide.ops.movement.strided import copy
 
 

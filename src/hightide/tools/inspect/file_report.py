@@ -14,9 +14,8 @@ from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.program_file import KernelCall, ProgramFile
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
-from hightide.graph.aliases import input_ids, output_ids
 from hightide.graph.blob import Blob
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import ListValue, TensorValue
 from hightide.ops import REGISTRY
 from hightide.planning.levels import InputSpec
@@ -24,7 +23,6 @@ from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
 from hightide.tools.inspect.graph_trace import Dim, trace_outputs
 from hightide.tools.inspect.level_sources import MethodSource, Source
-from hightide.tools.inspect.listing import argument_names
 from hightide.tools.inspect.planning import PlannedPart, Target
 from hightide.tools.inspect.session_memory import Memory
 from hightide.tools.inspect.varying import live_dims
@@ -135,12 +133,12 @@ def constants_of(graph: Graph, state: Iterable[int], names: Mapping[tuple[int, i
     """The constants that some op reads, the largest first; `names` by where their bytes are."""
     written, found = set(state), {}
     for call in graph.calls:
-        for position, id in enumerate(call.args[:-1]):
+        for argument, id in call.args.items():
             value = graph.values[id]
             for n, item in enumerate(value.items if isinstance(value, ListValue) else (id,)):
                 tensor = graph.values[item]
                 if isinstance(tensor, TensorValue) and tensor.constant is not None and item not in found:
-                    name = _stored_name(tensor, names) or _use_name(graph, call.index, position, n)
+                    name = _stored_name(tensor, names) or _use_name(graph, call.index, argument, n)
                     is_state = item in written
                     found[item] = Constant(name, tensor.dtype, tensor.dims, tensor.constant.length, is_state)
     return sorted(found.values(), key=lambda constant: -constant.bytes)
@@ -261,20 +259,18 @@ def _stored_name(tensor: TensorValue, names: Mapping[tuple[int, int], str]) -> s
     return " + ".join(dict.fromkeys(found))
 
 
-def _use_name(graph: Graph, call_index: int, position: int, item: int) -> str:
+def _use_name(graph: Graph, call_index: int, argument: str, item: int) -> str:
     """`weight of op 12 (et_vk.linear_q4gsw.default)`"""
     call = graph.calls[call_index]
     if call.name == PREPACK:  # what is packed is read by another op
         made = output_ids(graph, call)[0]
         for later in graph.calls[call_index + 1 :]:
             if made in input_ids(graph, later):
-                for n, id in enumerate(later.args[:-1]):
+                for name, id in later.args.items():
                     value = graph.values[id]
                     if id == made or (isinstance(value, ListValue) and made in value.items):
-                        return _use_name(graph, later.index, n, 0)
-    names = argument_names(call.name)
-    what = names[position] if position < len(names) else f"argument {position}"
-    return f"{what}{f' {item}' if item else ''} of op {call_index} ({call.name})"
+                        return _use_name(graph, later.index, name, 0)
+    return f"{argument}{f' {item}' if item else ''} of op {call_index} ({call.name})"
 
 
 # ---- files that cannot run here

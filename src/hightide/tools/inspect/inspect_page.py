@@ -15,20 +15,20 @@ from string import Template
 from typing import Any
 
 from hightide.errors import HightideError
-from hightide.graph.aliases import output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, output_ids
 from hightide.graph.symbols import evaluate
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
-from hightide.ops.contract import Kernel, Tensor
 from hightide.planning.costs import cost_of, family_of
-from hightide.planning.planner import Step, fold
+from hightide.planning.planner import Step
 from hightide.tools.inspect.file_report import Inspection
 from hightide.tools.inspect.formulas import Formula
 from hightide.tools.inspect.listing import Line, layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import PlannedPart
 from hightide.tools.inspect.varying import Symbol
+from hightide.wgsl.grid import fold
+from hightide.wgsl.shader import Shader
 
 FILES = ("page.html", "page.css", "picture.js", "panel.js")
 
@@ -139,19 +139,15 @@ class _Kernels:
 
     def __init__(self) -> None:
         self.data: list[dict[str, str]] = []
-        self._numbers: dict[tuple[Kernel, tuple[int, ...]], int] = {}
+        self._numbers: dict[Shader, int] = {}
 
     def number(self, step: Step) -> int:
-        from hightide.gpu.pipelines import shader_source
-
-        bindings = (*step.dispatch.reads, *step.dispatch.writes)
-        halves = tuple(n for n, b in enumerate(bindings) if isinstance(b, Tensor) and b.dtype == "float16")
-        key = step.dispatch.kernel, halves
-        if key not in self._numbers:
-            kernel = step.dispatch.kernel
-            self._numbers[key] = len(self.data)
-            self.data.append({"name": kernel.name, "file": kernel.file, "source": shader_source(kernel, halves)})
-        return self._numbers[key]
+        kernel = step.dispatch.kernel
+        shader = kernel.shader(step.dispatch.halves)
+        if shader not in self._numbers:
+            self._numbers[shader] = len(self.data)
+            self.data.append({"name": kernel.name, "file": kernel.file, "source": shader.text})
+        return self._numbers[shader]
 
 
 def _dim(dim: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hightide.errors import HightideError
 from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.arguments import named
 from hightide.ops.contract import Context, Op, SymIntOp, Tensor
 from hightide.planning.levels import InputSpec
 from hightide.pte.interpreter import Interpreter, Observer
@@ -60,7 +61,7 @@ class Shadowed(Interpreter):
         shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
         return self._parts | {OUTPUTS: Shadow(shapes, {})}
 
-    def _run_kernel(self, op: Op, call: Signature, values: list[Any]) -> None:
+    def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
         args = [self._shadow(id, values) for id in call.reads]
         super()._run_kernel(op, call, values)
         ctx = Context(env={}, input_positions={}, scratch_limit=1 << 62)
@@ -68,10 +69,9 @@ class Shadowed(Interpreter):
             made: Iterable[Any]
             if op is ITEM:
                 made = [self._items.get((call.reads[0], 0))]
-            elif isinstance(op, SymIntOp):
-                made = [op.symint(ctx, *args)]
             else:
-                made = op.outputs(ctx, *args)
+                bound = op.bound(named(op, args))
+                made = [bound.symint(ctx)] if isinstance(bound, SymIntOp) else bound.outputs(ctx)
             self._keep(call.writes, list(made), values)
         # Shadows are not the arrays that an op expects, some are unknown: whatever it trips over, its dims stay plain.
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):

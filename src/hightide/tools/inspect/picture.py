@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.errors import HightideError
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import TensorValue
 from hightide.tools.inspect.repeats import Repeat
 
@@ -52,7 +51,7 @@ def draw(graph: Graph, names: Mapping[int, str], repeat: Repeat | None) -> Pictu
     """The picture of the tensors' way through a graph; SymInts and constants are not in it."""
     flows = list(_flows(graph))
     nodes = dict.fromkeys([f"i{id}" for id in names], -1)
-    nodes |= {f"n{call.index}": call.index for call in graph.calls if _makes_tensors(graph, call.args[-1])}
+    nodes |= {f"n{call.index}": call.index for call in graph.calls if _makes_tensors(graph, call.out)}
     nodes |= {f"o{n}": -1 for n, id in enumerate(graph.outputs) if isinstance(graph.values[id], TensorValue)}
     group_of = {node: _group(repeat, index) for node, index in nodes.items()}
     members: dict[str, list[str]] = {}
@@ -84,7 +83,7 @@ def _flows(graph: Graph) -> Iterable[tuple[str, str, int]]:
     """(source, target, value) for every tensor that one node gives another."""
     made = {id: f"i{id}" for id in graph.inputs}
     for call in graph.calls:
-        if not _makes_tensors(graph, call.args[-1]):
+        if not _makes_tensors(graph, call.out):
             continue
         for id in dict.fromkeys(input_ids(graph, call)):
             if id in made and isinstance(graph.values[id], TensorValue):

@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from hightide.fuse import fuse
-from hightide.gpu.halves import held
+from hightide.fuse.half_storage import held
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
-from hightide.ops.choices import Choices, Traits
+from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
 from hightide.planning.planner import Plan, Planner
+from hightide.runtime.routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
 from hightide.tools.inspect.session_memory import Memory, memory_of
 from hightide.tools.opened_file import Part
+from hightide.traits import Traits
 
 NO_ADAPTER = "no adapter (planned for a software one)"
 
@@ -34,7 +36,7 @@ def target_of(device: Any) -> Target:
     """An opened device, or None: the routes that a software adapter would take."""
     if device is None:
         return Target(NO_ADAPTER, Choices(Traits(software=True)))
-    return Target(device.adapter.name, device.choices(), device.max_binding)
+    return Target(device.adapter.name, choices_for(device), device.max_binding)
 
 
 class PlannedPart:

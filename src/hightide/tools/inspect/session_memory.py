@@ -42,7 +42,7 @@ def memory_of(planner: Planner, specs: Sequence[InputSpec]) -> Memory:
     whole, without = plan_memory(graph, aliases, scratch), plan_memory(graph, aliases, {})
     own = whole.own
     shared, tensors = sum(whole.shared_sizes), sum(without.shared_sizes)
-    made = {call.args[-1] for call in graph.calls if call.index in aliases.views}
+    made = {call.out for call in graph.calls if call.index in aliases.views}
     viewed = [graph.values[id] for id in made]
     return Memory(
         weights=sum(n for id, n in own.items() if id not in aliases.state and id not in graph.inputs),

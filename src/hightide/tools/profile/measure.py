@@ -16,15 +16,16 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.gpu.device import debugging
 from hightide.gpu.limits import Limits, measure_limits
 from hightide.gpu.timestamps import Span, TimedRecorder, Timing, finest_timing
-from hightide.graph.aliases import output_ids
+from hightide.graph.graph import output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
 from hightide.planning.costs import cost_of, family_of
 from hightide.planning.levels import Levels
-from hightide.planning.planner import Plan, fold
+from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession, ReadyPlan
 from hightide.tools.opened_file import Subject, open_subject
 from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Plain, Profile, Run
+from hightide.wgsl.grid import fold
 
 RUNS = 5
 WARM_UP = 2  # runs before those that count: plans are made, and drivers compile late

@@ -16,7 +16,8 @@ import numpy as np
 
 from hightide.errors import HightideError
 from hightide.gpu import measurements
-from hightide.gpu.device import TUNED, Adapter, Device
+from hightide.gpu.device import Adapter, Device
+from hightide.gpu.measurements import TUNED
 from hightide.graph.graph import Graph
 from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.planning.levels import InputElements, graph_inputs

@@ -15,7 +15,7 @@ from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.choices import Traits
+from hightide.traits import Traits
 
 GROUP = 32
 

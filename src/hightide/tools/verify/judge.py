@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.graph.aliases import output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, output_ids
 from hightide.ops.contract import Op
 from hightide.planning.planner import Plan
 from hightide.runtime.session import Session
@@ -27,7 +26,7 @@ class Case:
     """One call at one level, with what it reads and what it should have written."""
 
     call: OpCall
-    op: Op
+    op: type[Op]
     plan: Plan
     before: Mapping[int, Any]  # arrays and SymInts, by value, as they were before the call
     expected: Mapping[int, np.ndarray]  # outputs, and state that it writes in place

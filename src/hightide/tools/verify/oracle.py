@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.values import TensorValue
+from hightide.ops.binding import mutated_ids
 from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.ops.contract import Op
 from hightide.planning.planner import Plan
@@ -41,7 +41,7 @@ class Oracle(CpuSession):
             value = self._input(id, array)
             self.values[id] = self._as_held(id, value) if isinstance(value, np.ndarray) else value
 
-    def step(self, call: OpCall, op: Op) -> None:
+    def step(self, call: OpCall, op: type[Op]) -> None:
         """Run one call on the values that the calls before it left."""
         assert self.plan is not None
         with np.errstate(all="ignore"):  # infinities and NaNs go on silently, as on the GPU
@@ -60,23 +60,22 @@ class Oracle(CpuSession):
             if id not in self.planner.aliases.state:
                 self.values.pop(id, None)
 
-    def written(self, call: OpCall, op: Op) -> tuple[int, ...]:
+    def written(self, call: OpCall, op: type[Op]) -> tuple[int, ...]:
         """The memory that a call writes in place: state, or a tensor of this run."""
-        return tuple(dict.fromkeys(self.planner.aliases.root[call.args[n]] for n in op.mutates))
+        return tuple(dict.fromkeys(self.planner.aliases.root[id] for id in mutated_ids(call)))
 
-    def operands(self, call: OpCall, op: Op) -> dict[int, Any]:
+    def operands(self, call: OpCall, op: type[Op]) -> dict[int, Any]:
         """What a call is about to read (arrays and SymInts, not constants), by value; copies of what it writes."""
         written = self.written(call, op)
         root = self.planner.aliases.root
         ids = [id for id in (*input_ids(self.graph, call), *written) if id in self.values]
         return {id: self.values[id].copy() if root.get(id) in written else self.values[id] for id in ids}
 
-    def judge(self, call: OpCall, op: Op, plan: Plan, values: Mapping[int, Any]) -> dict[int, np.ndarray]:
+    def judge(self, call: OpCall, op: type[Op], plan: Plan, values: Mapping[int, Any]) -> dict[int, np.ndarray]:
         """The outputs, and what is written in place, of one call on these values, which are not changed."""
         held = {id: self._as_held(id, v).copy() if isinstance(v, np.ndarray) else v for id, v in values.items()}
         root = self.planner.aliases.root
-        for n in op.mutates:  # what is written through a view is the memory behind it
-            id = call.args[n]
+        for id in mutated_ids(call):  # what is written through a view is the memory behind it
             held[id] = held[root[id]].reshape(held[id].shape)
         with np.errstate(all="ignore"):
             self._run_call(call, op, plan, held)

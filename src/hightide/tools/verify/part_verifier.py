@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from hightide.ops.binding import mutated_ids
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.inspect.level_sources import GraphSource
 from hightide.tools.opened_file import Part
 from hightide.tools.verify.compare import Errors, compare
 from hightide.tools.verify.results import LevelResult
-from hightide.tools.verify.tolerances import chained_tolerance, family
+from hightide.tools.verify.tolerances import chained_tolerance
 from hightide.tools.verify.walk import ReadsPoison, Walker
 from hightide.tools.verify.whole_level import check_whole
 
@@ -120,8 +121,7 @@ class PartVerifier:
         others: set[int] = set()
         root = self.session.planner.aliases.root
         for call, op in zip(self.session.graph.calls, self.session.planner.ops, strict=True):
-            for n in op.mutates:
-                (caches if family(call.name) == "attention" else others).add(root[call.args[n]])
+            (caches if op.family == "attention" else others).update(root[id] for id in mutated_ids(call))
         poisoned = dict(state)
         for id in (caches - others) & state.keys():
             if state[id].ndim == 4 and state[id].dtype.kind == "f":

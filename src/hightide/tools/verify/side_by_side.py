@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.graph.aliases import output_ids
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.values import TensorValue
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Session

@@ -15,18 +15,19 @@ import numpy as np
 
 from hightide.gpu.device import raising
 from hightide.gpu.params import Params
-from hightide.gpu.pipelines import SYMINT_SLOTS, BindGroup, Pipeline, pipelines
-from hightide.graph.aliases import input_ids
-from hightide.graph.graph import OpCall
+from hightide.gpu.pipelines import BindGroup, Pipeline, pipelines
+from hightide.graph.graph import OpCall, input_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.contract import Binding, Dispatch, Scratch, Tensor
 from hightide.planning.levels import live_symint
 from hightide.planning.memory import gpu_bytes
-from hightide.planning.planner import Plan, fold
+from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
+from hightide.wgsl.grid import fold
+from hightide.wgsl.shader import SYMINT_SLOTS
 
 GUARD = 4096  # bytes behind a tensor: an index past its max dims lands here
 PARAMS_BLOCKS = 1024  # the most dispatches of one call

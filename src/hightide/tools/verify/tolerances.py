@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from hightide.gpu.pipelines import shader_source
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
@@ -49,8 +48,7 @@ CODES = ("quantize", "q8ta", "q8csw", "dq8ca", "8da")  # what the names of such 
 
 def family(name: str) -> str:
     """The folder of `hightide.ops` that an op is in."""
-    parts = type(REGISTRY[name]).__module__.split(".")
-    return parts[2] if parts[:2] == ["hightide", "ops"] else ""
+    return REGISTRY[name].family
 
 
 def tolerance_of(name: str, dispatches: Iterable[Dispatch]) -> float:
@@ -64,7 +62,7 @@ def tolerance_of(name: str, dispatches: Iterable[Dispatch]) -> float:
 
 @cache
 def _computes_in_halves(kernel: Kernel) -> bool:
-    return "enable f16" in shader_source(kernel)
+    return "enable f16" in kernel.shader().text
 
 
 def chained_tolerance(graph: Graph) -> float:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.graph.aliases import input_ids, output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import TensorValue
 from hightide.ops.contract import Dispatch, Op, SymIntOp
@@ -75,15 +74,16 @@ class Walker:
                     chain.pop(id, None)
         return results, chain
 
-    def advance(self, plan: Plan, call: OpCall, op: Op, chain: dict[int, Any]) -> None:
+    def advance(self, plan: Plan, call: OpCall, op: type[Op], chain: dict[int, Any]) -> None:
         """Run one call of the chain alone, without the references."""
         graph, aliases = self.session.graph, self.session.planner.aliases
         ids = output_ids(graph, call)
-        if isinstance(op, SymIntOp):
+        if issubclass(op, SymIntOp):
             return
         if call.index in aliases.views:
-            if call.args[0] in chain:
-                chain[ids[0]] = chain[call.args[0]].reshape(plan.dims[ids[0]])
+            source = aliases.views[call.index]
+            if source in chain:
+                chain[ids[0]] = chain[source].reshape(plan.dims[ids[0]])
             return
         dispatches = [step.dispatch for step in plan.steps if step.call.index == call.index]
         if not dispatches:
@@ -104,13 +104,13 @@ class Walker:
         """What the reference has for a value, after `walk`."""
         return np.asarray(self.oracle._argument(id, self.oracle.values))
 
-    def _call(self, at: _Level, call: OpCall, op: Op, chain: dict[int, Any]) -> OpResult:
+    def _call(self, at: _Level, call: OpCall, op: type[Op], chain: dict[int, Any]) -> OpResult:
         graph, aliases = self.session.graph, self.session.planner.aliases
         ids = output_ids(graph, call)
         dims = tuple(at.plan.dims[id] for id in ids if id in at.plan.dims)
         before = self.oracle.operands(call, op)
         self.oracle.step(call, op)
-        if isinstance(op, SymIntOp):
+        if issubclass(op, SymIntOp):
             got, want = evaluate(at.plan.symints[ids[0]], at.env), self.oracle.values[ids[0]]
             problem = "" if got == want else f"the plan says {got}, the reference {want}"
             return OpResult(call.index, call.name, ("host",), (), "bad" if problem else "host", problem=problem)

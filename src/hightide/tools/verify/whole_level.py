@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.graph.aliases import output_ids
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import OpCall, output_ids
 from hightide.graph.values import TensorValue
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.words import from_words, held_dtype

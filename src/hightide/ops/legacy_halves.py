@@ -8,17 +8,11 @@ in f32 and every result is rounded to a half once, when it is written. A kernel 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from hightide.errors import UnsupportedError
-from hightide.fuse.half_storage import widened, with_half_caches
-from hightide.graph.graph import Graph
-from hightide.ops import REGISTRY
-from hightide.ops.choices import Traits
-from hightide.planning.planner import Planner
 
 _DECLARED = re.compile(
     r"@binding\((?P<number>[\d\s+]+)\)\s*var<storage,\s*\w+>\s*(?P<name>\w+)\s*:\s*array<(?P<type>[^;]*)>\s*;"
@@ -51,20 +45,6 @@ class _Held:
 
     def _vector(self, scalar: str) -> str:
         return scalar if self.lanes == 1 else f"vec{self.lanes}<{scalar}>"
-
-
-def held(graph: Graph, traits: Traits, f16: bool | None = None, half_caches: bool = False) -> Graph:
-    """The graph as an adapter of these traits holds it: float16 is float32 where there are no halves, or none wanted.
-
-    `f16` None is yes unless HIGHTIDE_F16 is 0.
-    """
-    wanted = os.environ.get("HIGHTIDE_F16") != "0" if f16 is None else f16
-    if not (wanted and traits.f16):
-        return widened(graph)
-    if not half_caches:
-        return graph
-    attention = [name for name, op in REGISTRY.items() if type(op).__module__.startswith("hightide.ops.attention")]
-    return with_half_caches(graph, Planner(graph, dispatch=False).aliases, attention)
 
 
 def as_halves(source: str, bindings: Collection[int]) -> str:
