@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
-    GPU_TYPE,
-    MOVED,
-    Context,
-    Dispatch,
-    Kernel,
-    Op,
-    Tensor,
-    ceil_div,
-    kernel,
-    normalize_dim,
-    op,
-    strides_of,
-)
+from hightide.ops.contract import MOVED, Context, Dispatch, Op, Tensor, ceil_div, kernel, normalize_dim, op, strides_of
 from hightide.ops.elementwise.template import broadcast
 from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, moved_kind, padded
 
@@ -43,7 +29,8 @@ def pick(x: Tensor, x_strides: Dims, picks: list[Pick], out: Tensor) -> Dispatch
     if not 1 <= len(picks) <= 4:
         raise UnsupportedError(f"indexing with {len(picks)} tensors has no kernel; one to four have")
     packed = moved_kind(x, out) == "u8"
-    return _gather(len(picks), packed).over(
+    name = "gather_bytes" if packed else "gather"
+    return kernel("gather/gather.wgsl", name, COUNT=len(picks), BYTES=packed).over(
         ceil_div(out.numel, 256 if packed else 64),
         x=x,
         **{f"index{n}": p.indices for n, p in enumerate(picks)},
@@ -56,11 +43,6 @@ def pick(x: Tensor, x_strides: Dims, picks: list[Pick], out: Tensor) -> Dispatch
         steps=tuple(p.step for p in picks),
         strides=tuple(s for p in picks for s in padded(p.strides, 0)),
     )
-
-
-@cache
-def _gather(count: int, packed: bool) -> Kernel:
-    return kernel("gather/gather.wgsl", "gather_bytes" if packed else "gather", COUNT=count, BYTES=packed)
 
 
 def require_picks(ctx: Context, indices: Tensor, dim: int, size: int, low: int = 0) -> None:
@@ -86,11 +68,7 @@ class IndexSelect(Op):
         return [(*x.dims[:dim], indices.numel, *x.dims[dim + 1 :]) if x.rank else ()]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
-        strides, along = strides_of(x.dims), tuple(int(n == dim) for n in range(x.rank))
-        own = tuple(0 if n == dim else s for n, s in enumerate(strides))
-        size, step = (x.dims[dim], strides[dim]) if x.rank else (1, 0)
-        yield pick(x, own, [Pick(self.indices, along, size, step)], out)
+        yield pick_dims(self.x, {normalize_dim(self.dim, self.x.rank): self.indices}, out)
 
     @staticmethod
     def reference(x: np.ndarray, dim: int, indices: np.ndarray) -> np.ndarray:
@@ -149,7 +127,7 @@ class Index(Op):
         if len(self.indices) > x.rank or not given:
             raise InputError(f"{len(given)} index tensors for a tensor of rank {x.rank}")
         for dim, index in given.items():
-            if GPU_TYPE.get(index.dtype) != "i32":
+            if index.dtype not in ("int32", "int64"):
                 raise UnsupportedError(f"an index of {index.dtype}: a mask gives dims that depend on its elements")
             require_picks(ctx, index, dim, x.dims[dim], low=-x.dims[dim])
         before, after = _around(x.rank, list(given))
@@ -157,17 +135,7 @@ class Index(Op):
         return [(*(x.dims[d] for d in before), *together, *(x.dims[d] for d in after))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, given = self.x, self._given()
-        before, after = _around(x.rank, list(given))
-        strides = strides_of(x.dims)
-        together = out.dims[len(before) : out.rank - len(after)]
-        own = (*(strides[d] for d in before), *(0 for _ in together), *(strides[d] for d in after))
-        lead, rest = (0,) * len(before), (0,) * len(after)
-        picks = [
-            Pick(index, (*lead, *broadcast_strides(index.dims, together), *rest), x.dims[dim], strides[dim])
-            for dim, index in given.items()
-        ]
-        yield pick(x, own, picks, out)
+        yield pick_dims(self.x, self._given(), out)
 
     def _given(self) -> dict[int, Tensor]:
         """The index tensors by dim."""
@@ -181,6 +149,21 @@ class Index(Op):
 def every_dim(indices: tuple[np.ndarray | None, ...]) -> tuple[np.ndarray | slice, ...]:
     """torch's index as NumPy's: None stands for a whole dim."""
     return tuple(slice(None) if index is None else index for index in indices)
+
+
+def pick_dims(x: Tensor, given: dict[int, Tensor], out: Tensor) -> Dispatch:
+    """x indexed by tensors along these dims; in out, theirs stand together."""
+    dims = x.dims or (1,)
+    strides = strides_of(dims)
+    before, after = _around(x.rank, list(given))
+    together = out.dims[len(before) : out.rank - len(after)]
+    own = (*(strides[d] for d in before), *(0 for _ in together), *(strides[d] for d in after))
+    lead, rest = (0,) * len(before), (0,) * len(after)
+    picks = [
+        Pick(index, (*lead, *broadcast_strides(index.dims, together), *rest), dims[dim], strides[dim])
+        for dim, index in given.items()
+    ]
+    return pick(x, own, picks, out)
 
 
 def _around(rank: int, dims: list[int]) -> tuple[list[int], list[int]]:

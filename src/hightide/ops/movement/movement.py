@@ -9,59 +9,35 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
-from hightide.ops.contract import (
-    MOVED,
-    Context,
-    Dispatch,
-    Int,
-    Op,
-    Tensor,
-    ceil_div,
-    expr_of,
-    normalize_dim,
-    op,
-    strides_of,
-)
+from hightide.ops.contract import MOVED, Context, Dispatch, Int, Op, Tensor, expr_of, normalize_dim, op, strides_of
 from hightide.ops.movement.strided import broadcast_strides, move, moved_kind, place
 
+PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
-@op("aten.permute_copy.default", "aten.permute.default", family="movement", tolerance=MOVED)
+
+@op(*PERMUTES, family="movement", tolerance=MOVED)
 class Permute(Op):
     """Dims in another order."""
 
     x: Tensor
-    order: tuple[int, ...]
+    order: tuple[int, ...] | None = None  # for `t`: reversed
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x = self.x
-        if sorted(d % max(x.rank, 1) for d in self.order) != list(range(x.rank)):
-            raise InputError(f"{list(self.order)} does not order the dims of rank {x.rank}")
-        return [tuple(x.dims[d] for d in self.order)]
+        rank, order = self.x.rank, self._order()
+        if sorted(d % max(rank, 1) for d in order) != list(range(rank)):
+            raise InputError(f"{list(order)} does not order the dims of rank {rank}")
+        return [tuple(self.x.dims[d] for d in order)]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         strides = strides_of(self.x.dims)
-        yield move(self.x, out, out.dims, tuple(strides[d] for d in self.order), strides_of(out.dims))
+        yield move(self.x, out, out.dims, tuple(strides[d] for d in self._order()), strides_of(out.dims))
+
+    def _order(self) -> tuple[int, ...]:
+        return tuple(reversed(range(self.x.rank))) if self.order is None else self.order
 
     @staticmethod
-    def reference(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    def reference(x: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
         return np.transpose(x, order)
-
-
-@op("aten.t_copy.default", "aten.t.default", family="movement", tolerance=MOVED)
-class Transpose(Op):
-    """A matrix transposed; vectors stay."""
-
-    x: Tensor
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        return [self.x.dims[::-1]]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield move(self.x, out, out.dims, strides_of(self.x.dims)[::-1], strides_of(out.dims))
-
-    @staticmethod
-    def reference(x: np.ndarray) -> np.ndarray:
-        return x.T
 
 
 @op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement", tolerance=MOVED)
@@ -88,7 +64,7 @@ class Slice(Op):
         if isinstance(first, Sym):
             asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
             ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
-        return [(*x.dims[:dim], ceil_div(length, step), *x.dims[dim + 1 :])]
+        return [(*x.dims[:dim], -(-length // step), *x.dims[dim + 1 :])]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, dim = self.x, normalize_dim(self.dim, self.x.rank)

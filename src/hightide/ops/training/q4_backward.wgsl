@@ -1,7 +1,7 @@
 // out[m, k] = sum_n gradient[m, n] * (q[n, k] - 8) * scale[k / group, n], q in 4 bits, low nibble first.
 // One thread, of LANES in a workgroup, computes ROWS rows x 8 columns, four bytes of each weight row.
 // Any group and row length; WHOLE_WORDS: groups are multiples of 8 columns, so that a word has one scale.
-#params m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32, row_tiles: u32, column_tiles: u32
+#params m: u32, n: u32, k: u32, group: u32, scale_row: u32
 #read gradient: f32, weight: u32, scales: f32
 #write out: f32
 
@@ -28,9 +28,10 @@ fn scales_at(column: u32, n: u32) -> vec4<f32> {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let tile = group_number(group, groups) * ${LANES}u + lane;
-    if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let column = tile % params.column_tiles * 8u;
-    let row = tile / params.column_tiles * u32(ROWS);
+    let column_tiles = (params.k + 7u) / 8u;
+    let column = tile % column_tiles * 8u;
+    let row = tile / column_tiles * u32(ROWS);
+    if (row >= params.m) { return; }
     var even: array<vec4<f32>, ROWS>;   // columns 0, 2, 4, 6
     var odd: array<vec4<f32>, ROWS>;
     for (var r = 0; r < ROWS; r++) {
@@ -38,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         odd[r] = vec4<f32>();
     }
     for (var n = 0u; n < params.n; n++) {
-        let word = four_bytes(n * params.row_bytes + column / 2u);
+        let word = four_bytes(n * (params.k / 2u) + column / 2u);
         let low = (vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu)) - 8.0) * scales_at(column, n);
         let high = (vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu)) - 8.0) * scales_at(column + 1u, n);
         for (var r = 0; r < ROWS; r++) {

@@ -1,6 +1,6 @@
 // out[n, k / 2] = two codes clamp(round(latent / scale), -8, 7) + 8 in a byte, low nibble first; 8 where the scale is 0.
 // One thread per output word of four bytes, wherever in the rows they lie; half of a last byte may be zero.
-#params numel: u32, row_bytes: u32, k: u32, group: u32, scale_row: u32   // numel: bytes
+#params numel: u32, k: u32, group: u32, scale_row: u32   // numel: bytes
 #read latent: f32, scales: f32
 #write out: u32
 
@@ -16,10 +16,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let word = group_number(group, groups) * 64u + lane;
     if (word * 4u >= params.numel) { return; }
+    let row_bytes = (params.k + 1u) / 2u;
     var packed = 0u;
     for (var b = 0u; b < min(4u, params.numel - word * 4u); b++) {
-        let row = (word * 4u + b) / params.row_bytes;
-        let k = (word * 4u + b) % params.row_bytes * 2u;
+        let row = (word * 4u + b) / row_bytes;
+        let k = (word * 4u + b) % row_bytes * 2u;
         packed |= (nibble(row, k) | (nibble(row, k + 1u) << 4u)) << (b * 8u);
     }
     out[word] = packed;

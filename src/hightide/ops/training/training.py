@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import SUMMED, Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import SUMMED, Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 
@@ -134,9 +133,9 @@ class LinearQ4Backward(Op):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         m, n, k = self.gradient.rows, self.gradient.width, out.width
         rows, shape = rows_per_thread(m)
-        row_tiles, column_tiles = ceil_div(m, rows), ceil_div(k, 8)
-        yield _q4_backward(rows, shape, self.group % 8 == 0).over(
-            ceil_div(row_tiles * column_tiles, LANES),
+        constants = {"ROWS": rows, "LANES": LANES, "WHOLE_WORDS": self.group % 8 == 0}
+        yield kernel("training/q4_backward.wgsl", f"q4_backward_{shape}", **constants).over(
+            ceil_div(ceil_div(m, rows) * ceil_div(k, 8), LANES),
             gradient=self.gradient,
             weight=self.weight,
             scales=self.scales,
@@ -144,11 +143,8 @@ class LinearQ4Backward(Op):
             m=m,
             n=n,
             k=k,
-            row_bytes=self.weight.dims[1],
             group=self.group,
             scale_row=self.scales.dims[1],
-            row_tiles=row_tiles,
-            column_tiles=column_tiles,
         )
 
     @staticmethod
@@ -156,12 +152,6 @@ class LinearQ4Backward(Op):
         n, k = weight.shape[0], weight.shape[1] * 2
         values = np.stack([weight & 15, weight >> 4], axis=-1).reshape(n, k).astype(np.int8) - 8
         return gradient @ (values * _of_columns(scales, group, n, k)).astype(gradient.dtype)
-
-
-@cache
-def _q4_backward(rows: int, shape: str, whole_words: bool) -> Kernel:
-    name = f"q4_backward_{shape}"
-    return kernel("training/q4_backward.wgsl", name, ROWS=rows, LANES=LANES, WHOLE_WORDS=whole_words)
 
 
 def check_scales(scales: Tensor, n: int, k: int, group: int) -> None:
@@ -190,17 +180,9 @@ class WeightGradient(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         n, k = out.dims
-        row_tiles, column_tiles = ceil_div(n, 4), ceil_div(k, 4)
+        groups = ceil_div(ceil_div(n, 4) * ceil_div(k, 4), 64)
         yield kernel("training/weight_gradient.wgsl").over(
-            ceil_div(row_tiles * column_tiles, 64),
-            gradient=self.gradient,
-            x=self.x,
-            out=out,
-            m=self.x.rows,
-            n=n,
-            k=k,
-            row_tiles=row_tiles,
-            column_tiles=column_tiles,
+            groups, gradient=self.gradient, x=self.x, out=out, m=self.x.rows, n=n, k=k
         )
 
     @staticmethod
@@ -231,7 +213,6 @@ class RequantQ4(Op):
             scales=self.scales,
             out=out,
             numel=out.numel,
-            row_bytes=out.width,
             k=self.latent.width,
             group=self.group,
             scale_row=self.scales.dims[1],

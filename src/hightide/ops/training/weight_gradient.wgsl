@@ -1,6 +1,6 @@
 // out[n, k] = sum_m gradient[m, n] * x[m, k].
 // One thread computes 4 x 4 outputs, out of registers.
-#params m: u32, n: u32, k: u32, row_tiles: u32, column_tiles: u32
+#params m: u32, n: u32, k: u32
 #read gradient: f32, x: f32
 #write out: f32
 
@@ -8,9 +8,10 @@
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let tile = group_number(group, groups) * 64u + lane;
-    if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let column = tile % params.column_tiles * 4u;
-    let row = tile / params.column_tiles * 4u;
+    let column_tiles = (params.k + 3u) / 4u;
+    let column = tile % column_tiles * 4u;
+    let row = tile / column_tiles * 4u;
+    if (row >= params.n) { return; }
     let steps = vec4<u32>(0u, 1u, 2u, 3u);
     let rows = min(vec4<u32>(row) + steps, vec4<u32>(params.n - 1u));
     let columns = min(vec4<u32>(column) + steps, vec4<u32>(params.k - 1u));
