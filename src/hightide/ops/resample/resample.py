@@ -23,7 +23,7 @@ class Scaling:
 
     size: Sizes | None
     factors: tuple[float, ...] | None
-    exact: int  # the enlargement at which a factor says no more than the sizes
+    nearest: bool  # else bilinear
     corners: bool = False  # the centers of corner pixels stay where they are
 
     def out_size(self, ctx: Context, dims: Dims) -> Dims:
@@ -49,13 +49,9 @@ class Scaling:
     def _scale(self, size: int, out_size: int, factor: float | None) -> float:
         if self.corners:
             return (size - 1) / (out_size - 1) if out_size > 1 else 0.0
-        if out_size in (size, self.exact * size):  # torch then forgets the factor, which may be no whole number
+        if out_size in (size, 2 * size if self.nearest else size):  # torch then ignores the factor, which may be a fraction
             return size / out_size
         return 1 / factor if factor and factor > 0 else size / out_size
-
-
-def _nearest(size: Sizes | None, factors: tuple[float, ...] | None) -> Scaling:
-    return Scaling(size, factors, exact=2)
 
 
 @op("aten.upsample_nearest2d.vec", family="resample", tolerance=FUNCTION)
@@ -67,24 +63,24 @@ class UpsampleNearest(Op):
     factors: tuple[float, ...] | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        return [(*self.x.dims[:2], *_nearest(self.size, self.factors).out_size(ctx, self.x.dims))]
+        return [(*self.x.dims[:2], *self.scaling.out_size(ctx, self.x.dims))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield _upsample(self.x, out, _nearest(self.size, self.factors), nearest=True)
+        yield _upsample(self.x, out, self.scaling)
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling(self.size, self.factors, nearest=True)
 
     @staticmethod
     def reference(x: np.ndarray, size: Sizes | None, factors: tuple[float, ...] | None) -> np.ndarray:
-        scaling = _nearest(size, factors)
+        scaling = Scaling(size, factors, nearest=True)
         out_size = scaling.out_size(NO_CONTEXT, x.shape)
         rows, columns = (
             np.minimum(np.floor(np.arange(m, dtype=np.float32) * np.float32(scale)).astype(int), n - 1)
             for m, n, scale in zip(out_size, x.shape[-2:], scaling.scales(x.shape, out_size), strict=True)
         )
         return x[..., rows[:, None], columns]
-
-
-def _bilinear(size: Sizes | None, align_corners: bool, factors: tuple[float, ...] | None) -> Scaling:
-    return Scaling(size, factors, exact=1, corners=align_corners)
 
 
 @op("aten.upsample_bilinear2d.vec", family="resample", tolerance=FUNCTION)
@@ -97,17 +93,20 @@ class UpsampleBilinear(Op):
     factors: tuple[float, ...] | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        scaling = _bilinear(self.size, self.align_corners, self.factors)
-        return [(*self.x.dims[:2], *scaling.out_size(ctx, self.x.dims))]
+        return [(*self.x.dims[:2], *self.scaling.out_size(ctx, self.x.dims))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield _upsample(self.x, out, _bilinear(self.size, self.align_corners, self.factors), nearest=False)
+        yield _upsample(self.x, out, self.scaling)
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling(self.size, self.factors, nearest=False, corners=self.align_corners)
 
     @staticmethod
     def reference(
         x: np.ndarray, size: Sizes | None, align_corners: bool, factors: tuple[float, ...] | None
     ) -> np.ndarray:
-        scaling = _bilinear(size, align_corners, factors)
+        scaling = Scaling(size, factors, nearest=False, corners=align_corners)
         out_size = scaling.out_size(NO_CONTEXT, x.shape)
         half = 0.0 if align_corners else 0.5
         rows, columns = (
@@ -118,11 +117,15 @@ class UpsampleBilinear(Op):
         return _mix(x, *(np.broadcast_to(p, (len(x), *out_size)) for p in places))
 
 
-def _upsample(x: Tensor, out: Tensor, scaling: Scaling, nearest: bool) -> Dispatch:
-    route = "upsample_nearest" if nearest else "upsample_bilinear"
+def _upsample(x: Tensor, out: Tensor, scaling: Scaling) -> Dispatch:
     scale_y, scale_x = scaling.scales(x.dims, out.dims)
     return kernel(
-        "resample/resample.wgsl", route, GRID=False, NEAREST=nearest, PADDING="border", CORNERS=scaling.corners
+        "resample/resample.wgsl",
+        "upsample_nearest" if scaling.nearest else "upsample_bilinear",
+        GRID=False,
+        NEAREST=scaling.nearest,
+        PADDING="border",
+        CORNERS=scaling.corners,
     ).over(
         ceil_div(out.numel, 64),
         x=x,
