@@ -135,9 +135,7 @@ def _pointwise(conv: Convolution, shape: ConvShape, out: Tensor) -> Dispatch:
     pixel_tiles, channel_tiles = ceil_div(pixel_quads, QUADS), ceil_div(shape.out_channels, 4)
     tiles = shape.batch * channel_tiles * pixel_tiles
     low, high = conv.limits or (None, None)
-    return _kernel(
-        "conv/pointwise.wgsl", "conv_pointwise", conv.bias is not None, low is not None, QUADS=QUADS
-    ).over(
+    return _kernel("conv/pointwise.wgsl", "conv_pointwise", conv.bias is not None, low is not None, QUADS=QUADS).over(
         ceil_div(tiles, 64),
         x=conv.x,
         weight=conv.weight,

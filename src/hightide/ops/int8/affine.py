@@ -15,6 +15,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, normalize_dim, op, strides_of
+from hightide.ops.conv.geometry import NO_CONTEXT
 from hightide.ops.int8.elements import Box, elements
 
 Array = np.ndarray
@@ -54,11 +55,11 @@ class Affine(Op):
         if self.quantizes and (self.low is None or self.high is None):
             raise UnsupportedError("a range of codes that only the type tells: it must be given")
         if isinstance(self.scale, Tensor):
-            count = math.prod(_counts(x, self.blocks(ctx, x.rank)))
-            if self.scale.numel != count:
-                raise InputError(f"{self.scale.numel} scales do not fit the {count} blocks of {list(x.dims)}")
-            if isinstance(self.zero, Tensor) and self.zero.numel not in (0, count):
-                raise InputError(f"{self.zero.numel} zero points do not fit the {count} blocks of {list(x.dims)}")
+            count = math.prod(n for n, _ in _cut(x.dims, x.value.dims, self.blocks(ctx, x.rank)))
+            zeros = self.zero.numel if isinstance(self.zero, Tensor) else 0
+            if self.scale.numel != count or zeros not in (0, count):
+                counts = f"{self.scale.numel} scales and {zeros} zero points"
+                raise InputError(f"{counts} do not fit the {count} blocks of {list(x.dims)}")
         return [x.dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
@@ -66,7 +67,7 @@ class Affine(Op):
             return
         x, given = self.x, dict[str, Any]()
         if isinstance(self.scale, Tensor):
-            given["scales"], box = self.scale, _box(x, self.blocks(ctx, x.rank))
+            given["scales"], box = self.scale, _box(x, _cut(x.dims, x.value.dims, self.blocks(ctx, x.rank)))
         else:
             given |= {"scale": self.scale, "inverse": inverse_of(self.scale)}
             box = Box(x.dims, strides_of(x.dims), (0,) * x.rank)
@@ -86,13 +87,15 @@ class Affine(Op):
         x, scale, zero = call.x, call.scale, call.zero
         if not x.size:
             return np.asarray(x)
-        spread = _spread(x.shape, call.blocks(Context({}, {}, 0), x.ndim))
-        zero = 0 if zero is None or not np.size(zero) else spread(zero) if isinstance(zero, Array) else zero
-        inverse = None if isinstance(scale, Array) else inverse_of(scale)
-        scale = np.float32(spread(scale) if isinstance(scale, Array) else scale)
+        blocks = call.blocks(NO_CONTEXT, x.ndim)
+        if isinstance(zero, Array):
+            zero = _spread(zero, x.shape, blocks) if zero.size else None
+        zero = 0 if zero is None else zero
+        by_tensor = isinstance(scale, Array)
+        scale = np.float32(_spread(scale, x.shape, blocks) if by_tensor else scale)
         if not cls.quantizes:
             return np.asarray((x.astype(np.float64) - zero) * scale.astype(np.float64))
-        inverse = np.float32(1) / scale if inverse is None else inverse
+        inverse = np.float32(1) / scale if by_tensor else inverse_of(call.scale)
         return codes_of(x, inverse, zero, call.low, call.high, zero_first=cls.zero_first)
 
 
@@ -178,43 +181,35 @@ class PerBlock(Affine):
         return tuple(ctx.pin(size) for size in self.block)
 
 
-def _sizes(x: Tensor, blocks: Blocks) -> Blocks:
-    """Each dim's block, None for all of it: a block as long as the max dim stays whole at any level."""
-    if len(blocks) != x.rank:
-        raise InputError(f"blocks of {list(blocks)} do not fit {list(x.dims)}")
-    sizes: list[int | None] = []
-    for size, most, b in zip(x.dims, x.value.dims, blocks, strict=True):
-        whole = b is None or (b != 1 and b in (size, most))
-        if not whole and (b is None or b < 1 or size % b):
-            raise InputError(f"{list(x.dims)} cannot be cut into blocks of {list(blocks)}")
-        sizes.append(None if whole else b)
-    return tuple(sizes)
-
-
-def _counts(x: Tensor, blocks: Blocks) -> Dims:
-    return tuple(1 if b is None else size // b for size, b in zip(x.dims, _sizes(x, blocks), strict=True))
-
-
-def _box(x: Tensor, blocks: Blocks) -> Box:
-    """x as a box, in which a dim of several blocks is two; the other operands are the blocks' parameters."""
-    box: list[tuple[int, int, int]] = []
-    steps = strides_of(_counts(x, blocks))
-    for size, b, stride, step in zip(x.dims, _sizes(x, blocks), strides_of(x.dims), steps, strict=True):
-        if b is None:
-            box.append((size, stride, 0))
+def _cut(dims: Dims, most: Dims, blocks: Blocks) -> list[tuple[int, int]]:
+    """(number of blocks, their length) in each dim; a block as long as the max dim is whole at every level."""
+    if len(blocks) != len(dims):
+        raise InputError(f"blocks of {list(blocks)} do not fit {list(dims)}")
+    cut = []
+    for size, max_size, b in zip(dims, most, blocks, strict=True):
+        if b is None or (b != 1 and b in (size, max_size)):
+            cut.append((1, size))
+        elif b < 1 or size % b:
+            raise InputError(f"{list(dims)} cannot be cut into blocks of {list(blocks)}")
         else:
-            box += [(size // b, stride * b, step), (b, stride, 0)]
+            cut.append((size // b, b))
+    return cut
+
+
+def _box(x: Tensor, cut: list[tuple[int, int]]) -> Box:
+    """x as a box of blocks and their elements; the other operands are the blocks' parameters."""
+    box: list[tuple[int, int, int]] = []
+    steps = strides_of(tuple(count for count, _ in cut))
+    for (count, length), stride, step in zip(cut, strides_of(x.dims), steps, strict=True):
+        box += [(count, stride * length, step), (length, stride, 0)]
     return Box(*zip(*box, strict=True)) if box else Box((), (), ())
 
 
-def _spread(shape: Dims, blocks: Blocks) -> Callable[[Array], Array]:
-    """Repeats each block's parameter over its block."""
-
-    def spread(parameter: Array) -> Array:
-        sizes = [size if b is None or (b != 1 and b >= size) else b for b, size in zip(blocks, shape, strict=True)]
-        result = parameter.reshape([size // b for b, size in zip(sizes, shape, strict=True)])
-        for dim, b in enumerate(sizes):
-            result = np.repeat(result, b, axis=dim)
-        return result
-
-    return spread
+def _spread(parameter: Array, shape: Dims, blocks: Blocks) -> Array:
+    """Each block's parameter, repeated over its block."""
+    most = tuple(max(size, b or 0) for size, b in zip(shape, blocks, strict=True))
+    cut = _cut(shape, most, blocks)
+    result = parameter.reshape([count for count, _ in cut])
+    for dim, (_, length) in enumerate(cut):
+        result = np.repeat(result, length, axis=dim)
+    return result

@@ -120,9 +120,7 @@ class PixelShuffleCodes(Op):
         )
 
     @staticmethod
-    def reference(
-        x: np.ndarray, scale: float, zero: int, out_inverse: float, out_zero: int, factor: int
-    ) -> np.ndarray:
+    def reference(x: np.ndarray, scale: float, zero: int, out_inverse: float, out_zero: int, factor: int) -> np.ndarray:
         return codes_of(values_of(shuffled(x, factor), scale, zero), _inverse(out_inverse), out_zero, LOW, HIGH)
 
 

@@ -5,7 +5,7 @@ Inputs are [C, H, W] or [N, C, H, W]; arguments are those of torch, and a missin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,9 @@ class AdaptiveAvgPool(Op):
         return out
 
 
-class Maxima(Op):
-    """Base of the maxima of windows."""
+@op("aten.max_pool2d_with_indices.default", family="pool", tolerance=ROUNDED)
+class MaxPoolWithIndices(Op):
+    """The maximum of each window, and its place in the plane."""
 
     x: Tensor
     size: Sizes
@@ -102,42 +103,34 @@ class Maxima(Op):
     dilation: Sizes = 1
     ceil_mode: bool = False
 
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [_pooled(self.x.dims, self.windows(ctx), self.ceil_mode)] * 2
+
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        yield _dispatch(_kernel("max_pool", indices=True), self.x, out[0], self.windows(ctx), indices=out[1])
+
     def windows(self, ctx: Context) -> Windows:
         return _windows(ctx, self.size, self.stride, self.padding, self.dilation)
 
-    def outputs(self, ctx: Context) -> list[Dims]:
-        return [_pooled(self.x.dims, self.windows(ctx), self.ceil_mode)]
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        call: Any = cls.bound(dict(arguments))  # of arrays
+        return _maxima(call.x, call.windows(NO_CONTEXT), call.ceil_mode)
 
 
 @op("aten.max_pool2d.default", family="pool", tolerance=ROUNDED)
-class MaxPool(Maxima):
+class MaxPool(MaxPoolWithIndices):
     """The maximum of each window."""
 
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return super().outputs(ctx)[:1]
+
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
         yield _dispatch(_kernel("max_pool"), self.x, out, self.windows(ctx))
 
-    @staticmethod
-    def reference(
-        x: np.ndarray, size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
-    ) -> np.ndarray:
-        return _maxima(x, _windows(NO_CONTEXT, size, stride, padding, dilation), ceil_mode)[0]
-
-
-@op("aten.max_pool2d_with_indices.default", family="pool", tolerance=ROUNDED)
-class MaxPoolWithIndices(Maxima):
-    """The maximum of each window, and its place in the plane."""
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        return super().outputs(ctx) * 2
-
-    def plan(self, ctx: Context, out: tuple[Tensor, Tensor]) -> Iterable[Dispatch]:
-        yield _dispatch(_kernel("max_pool", indices=True), self.x, out[0], self.windows(ctx), indices=out[1])
-
-    @staticmethod
-    def reference(
-        x: np.ndarray, size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return _maxima(x, _windows(NO_CONTEXT, size, stride, padding, dilation), ceil_mode)
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        return super().evaluate(arguments)[0]
 
 
 def _windows(ctx: Context, size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes = 1) -> Windows:

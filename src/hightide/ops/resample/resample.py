@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Op, Tensor, ceil_div, kernel, op, strides_of
+from hightide.ops.contract import FUNCTION, Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, strides_of
 from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, per_dim
 from hightide.ops.movement.strided import move
 
-PADDINGS = ("zeros", "border", "reflection")  # torch's numbers for what is beyond an image's edges
+# In the order of torch's numbers for them: how a pixel is found, and what is beyond an image's edges.
+SAMPLERS, PADDINGS = ("bilinear", "nearest"), ("zeros", "border", "reflection")
 
 
 @dataclass(frozen=True)
@@ -49,24 +52,38 @@ class Scaling:
     def _scale(self, size: int, out_size: int, factor: float | None) -> float:
         if self.corners:
             return (size - 1) / (out_size - 1) if out_size > 1 else 0.0
-        if out_size in (size, 2 * size if self.nearest else size):  # torch then ignores the factor, which may be a fraction
+        if out_size in (
+            size,
+            2 * size if self.nearest else size,
+        ):  # torch then ignores the factor, which may be a fraction
             return size / out_size
         return 1 / factor if factor and factor > 0 else size / out_size
 
 
-@op("aten.upsample_nearest2d.vec", family="resample", tolerance=FUNCTION)
-class UpsampleNearest(Op):
-    """An image at another size, each pixel the nearest one."""
+class Upsample(Op):
+    """Base of images at another size."""
 
     x: Tensor
     size: Sizes | None
-    factors: tuple[float, ...] | None = None
+
+    @property
+    def scaling(self) -> Scaling:
+        raise NotImplementedError
 
     def outputs(self, ctx: Context) -> list[Dims]:
         return [(*self.x.dims[:2], *self.scaling.out_size(ctx, self.x.dims))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield _upsample(self.x, out, self.scaling)
+        scaling = self.scaling
+        route = _resample("nearest" if scaling.nearest else "bilinear", False, "border", scaling.corners)
+        yield _dispatch(route, self.x, out, scales=scaling.scales(self.x.dims, out.dims))
+
+
+@op("aten.upsample_nearest2d.vec", family="resample", tolerance=FUNCTION)
+class UpsampleNearest(Upsample):
+    """An image at another size, each pixel the nearest one."""
+
+    factors: tuple[float, ...] | None = None
 
     @property
     def scaling(self) -> Scaling:
@@ -84,19 +101,11 @@ class UpsampleNearest(Op):
 
 
 @op("aten.upsample_bilinear2d.vec", family="resample", tolerance=FUNCTION)
-class UpsampleBilinear(Op):
+class UpsampleBilinear(Upsample):
     """An image at another size, each pixel mixed from the four around its place."""
 
-    x: Tensor
-    size: Sizes | None
     align_corners: bool
     factors: tuple[float, ...] | None = None
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        return [(*self.x.dims[:2], *self.scaling.out_size(ctx, self.x.dims))]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield _upsample(self.x, out, self.scaling)
 
     @property
     def scaling(self) -> Scaling:
@@ -117,37 +126,14 @@ class UpsampleBilinear(Op):
         return _mix(x, *(np.broadcast_to(p, (len(x), *out_size)) for p in places))
 
 
-def _upsample(x: Tensor, out: Tensor, scaling: Scaling) -> Dispatch:
-    scale_y, scale_x = scaling.scales(x.dims, out.dims)
-    return kernel(
-        "resample/resample.wgsl",
-        "upsample_nearest" if scaling.nearest else "upsample_bilinear",
-        GRID=False,
-        NEAREST=scaling.nearest,
-        PADDING="border",
-        CORNERS=scaling.corners,
-    ).over(
-        ceil_div(out.numel, 64),
-        x=x,
-        grid=None,
-        out=out,
-        numel=out.numel,
-        channels=x.dims[1],
-        in_size=x.dims[-2:],
-        out_size=out.dims[-2:],
-        scale_y=scale_y,
-        scale_x=scale_x,
-    )
-
-
 @op("aten.grid_sampler_2d.default", family="resample", tolerance=FUNCTION)
 class GridSampler(Op):
     """The image at places that a grid [N, H, W, (x, y)] gives, from -1 to 1 over the image."""
 
     x: Tensor
     grid: Tensor
-    mode: int  # 0 bilinear, 1 nearest
-    padding: int  # a place in PADDINGS
+    mode: int  # of SAMPLERS
+    padding: int  # of PADDINGS
     align_corners: bool
 
     def outputs(self, ctx: Context) -> list[Dims]:
@@ -160,27 +146,9 @@ class GridSampler(Op):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         if self.mode not in (0, 1) or self.padding not in (0, 1, 2):
             raise UnsupportedError(f"interpolation mode {self.mode} with padding mode {self.padding} has no kernel")
-        if not out.numel:
-            return
-        yield kernel(
-            "resample/resample.wgsl",
-            "grid_nearest" if self.mode else "grid_bilinear",
-            GRID=True,
-            NEAREST=self.mode == 1,
-            PADDING=PADDINGS[self.padding],
-            CORNERS=self.align_corners,
-        ).over(
-            ceil_div(out.numel, 64),
-            x=self.x,
-            grid=self.grid,
-            out=out,
-            numel=out.numel,
-            channels=self.x.dims[1],
-            in_size=self.x.dims[-2:],
-            out_size=out.dims[-2:],
-            scale_y=None,
-            scale_x=None,
-        )
+        if out.numel:
+            route = _resample(SAMPLERS[self.mode], True, PADDINGS[self.padding], self.align_corners)
+            yield _dispatch(route, self.x, out, self.grid)
 
     @staticmethod
     def reference(x: np.ndarray, grid: np.ndarray, mode: int, padding: int, align_corners: bool) -> np.ndarray:
@@ -195,6 +163,30 @@ class GridSampler(Op):
         if mode == 1:
             return _pixels(x, *(np.round(p) for p in places))
         return _mix(x, *places)
+
+
+@cache
+def _resample(sampler: str, grid: bool, padding: str, corners: bool) -> Kernel:
+    route = f"{'grid' if grid else 'upsample'}_{sampler}"
+    constants = {"GRID": grid, "NEAREST": sampler == "nearest", "CORNERS": corners}
+    return kernel("resample/resample.wgsl", route, PADDING=padding, **constants)
+
+
+def _dispatch(
+    route: Kernel, x: Tensor, out: Tensor, grid: Tensor | None = None, scales: tuple[Any, Any] = (None, None)
+) -> Dispatch:
+    return route.over(
+        ceil_div(out.numel, 64),
+        x=x,
+        grid=grid,
+        out=out,
+        numel=out.numel,
+        channels=x.dims[1],
+        in_size=x.dims[-2:],
+        out_size=out.dims[-2:],
+        scale_y=scales[0],
+        scale_x=scales[1],
+    )
 
 
 def _check_image(dims: Dims) -> None:
