@@ -12,8 +12,20 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import arguments_of
-from hightide.ops.contract import FUNCTION, GPU_TYPE, Context, Dispatch, Int, Kernel, LiveInt, Op, Tensor
-from hightide.ops.contract import ceil_div, kernel, op
+from hightide.ops.contract import (
+    FUNCTION,
+    GPU_TYPE,
+    Context,
+    Dispatch,
+    Int,
+    Kernel,
+    LiveInt,
+    Op,
+    Tensor,
+    ceil_div,
+    kernel,
+    op,
+)
 from hightide.ops.movement.strided import broadcast_strides
 
 Number = float | Int
