@@ -3,133 +3,126 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import (
-    GPU_TYPE,
-    Context,
-    Dispatch,
-    LiveInt,
-    Op,
-    Tensor,
-    add,
-    ceil_div,
-    expr_of,
-    kernel,
-    op,
-    require_dtype,
-)
-from hightide.ops.movement.strided import word_of
+from hightide.ops.arguments import ignores
+from hightide.ops.contract import ROUNDED, Context, Op, ceil_div, op
+from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
 
 GRID_PRIORS = kernel("fill/grid_priors.wgsl")
+Number = float | Int
+OPTIONS = ("dtype", "layout", "device", "pin_memory", "memory_format")  # the output says all of this
 
 
 def fill(out: Tensor, start: float, step: float = 0) -> Dispatch:
-    kind = GPU_TYPE.get(out.dtype)
+    """out = start, start + step, ...; bytes are all `start`."""
+    kind, words = GPU_TYPE.get(out.dtype), out.numel
     if kind not in ("f32", "i32", "u8") or (kind == "u8" and step):
         raise UnsupportedError(f"{'a range of' if step else 'filling'} {out.dtype} has no kernel")
-    words = ceil_div(out.numel, 4) if kind == "u8" else out.numel
-    return Dispatch(
-        kernel("fill/fill.wgsl", T="u32" if kind == "u8" else kind),
-        groups=ceil_div(words, 64),
-        params=(words, word_of(out.dtype, start), word_of(out.dtype, step)),
-        reads=(),
-        writes=(out,),
-    )
+    if kind == "u8":  # four to a word
+        kind, words = "u32", ceil_div(words, 4)
+        start = (bool(start) if out.dtype == "bool" else int(start) & 255) * 0x01010101
+    number = float if kind == "f32" else int
+    return _fill(kind).over(ceil_div(words, 64), words=words, start=number(start), step=number(step), out=out)
+
+
+@cache
+def _fill(word: str) -> Kernel:
+    return kernel("fill/fill.wgsl", T=word)
 
 
 class Full(Op):
-    """A tensor of one value: of given sizes, or like another tensor. `value` None: the next argument is it."""
+    """A tensor of one value: of given sizes, or of the dims of x."""
 
-    def __init__(self, value: float | None = None, like: bool = False) -> None:
-        self.value, self.like = value, like
+    x: ClassVar[Any] = None  # what is not an argument of the op at hand
+    size: ClassVar[Any] = ()
+    fill_value: ClassVar[Any]
 
-    def outputs(self, ctx: Context, like: Any, *_: Any) -> list[Dims]:
-        return [like.dims if self.like else tuple(ctx.pin(expr_of(size)) for size in like)]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [tuple(ctx.pin(size) for size in self.size) if self.x is None else self.x.dims]
 
-    def plan(self, ctx: Context, like: Any, *rest: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield fill(out, _number(ctx, rest[0]) if self.value is None else self.value)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield fill(out, _number(ctx, self.fill_value))
 
-    def reference(self, like: Any, *rest: Any) -> np.ndarray:
-        value = rest[0] if self.value is None else self.value
-        return np.full(like.shape if self.like else like, value)
-
-
-add(Full(), "aten.full.default")
-add(Full(0), "aten.zeros.default", "aten.empty.memory_format")
-add(Full(1), "aten.ones.default")
-add(Full(like=True), "aten.full_like.default")
-add(Full(0, like=True), "aten.zeros_like.default")
-add(Full(1, like=True), "aten.ones_like.default")
-
-
-@op("aten.scalar_tensor.default")
-class ScalarTensor(Op):
-    """A number as a tensor of rank 0."""
-
-    def outputs(self, ctx: Context, value: Any, *_: Any) -> list[Dims]:
-        return [()]
-
-    def plan(self, ctx: Context, value: Any, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield fill(out, _number(ctx, value))
-
-    def reference(self, value: Any, *_: Any) -> np.ndarray:
-        return np.asarray(value)
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        self: Any = cls.bound(dict(arguments))
+        return np.full(self.size if self.x is None else self.x.shape, self.fill_value)
 
 
 class Arange(Op):
-    """start, start + step, ... below end; `given` says which of these lead the arguments."""
+    """start, start + step, ... below end."""
 
-    def __init__(self, *given: str) -> None:
-        self.given = given
+    start: ClassVar[Any] = 0  # what is not an argument of the op at hand
+    end: ClassVar[Any]
+    step: ClassVar[Any] = 1
 
-    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
-        start, end, step = self._range(tuple(_number(ctx, a) for a in args[: len(self.given)]))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        start, end, step = (_number(ctx, value) for value in (self.start, self.end, self.step))
         if step == 0 or (end - start) / step < 0:
             raise InputError(f"a range from {start} to {end} by {step}")
         return [(math.ceil((end - start) / step),)]
 
-    def plan(self, ctx: Context, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        start, _, step = self._range(tuple(_number(ctx, a) for a in args[: len(self.given)]))
-        yield fill(out, start, step)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield fill(out, _number(ctx, self.start), _number(ctx, self.step))
 
-    def reference(self, *args: Any) -> np.ndarray:
-        return np.arange(*self._range(args[: len(self.given)]))
-
-    def _range(self, args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        given = dict(zip(self.given, args, strict=False))
-        step = given.get("step")
-        return given.get("start", 0), given["end"], 1 if step is None else step
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        self: Any = cls.bound(dict(arguments))
+        return np.arange(self.start, self.end, self.step)
 
 
-add(Arange("start", "end", "step"), "aten.arange.start_step")
-add(Arange("start", "end"), "aten.arange.start")
-add(Arange("end"), "aten.arange.default")
+def _declare(base: type[Op], *names: str, arguments: Mapping[str, Any], **members: Any) -> None:
+    """Register an op that makes a tensor, with these arguments and those of all such ops."""
+    cls = type(base.__name__, (base,), {"__doc__": base.__doc__, "__annotations__": dict(arguments), **members})
+    op(*names, family="fill", tolerance=ROUNDED)(ignores(*OPTIONS)(cls))
 
 
-@op("et_vk.grid_priors.default")
+SIZE: dict[str, Any] = {"size": tuple[Int, ...]}
+LIKE: dict[str, Any] = {"x": Tensor}
+VALUE: dict[str, Any] = {"fill_value": Number}
+_declare(Full, "aten.full.default", arguments=SIZE | VALUE)
+_declare(Full, "aten.zeros.default", "aten.empty.memory_format", arguments=SIZE, fill_value=0)
+_declare(Full, "aten.ones.default", arguments=SIZE, fill_value=1)
+_declare(Full, "aten.full_like.default", arguments=LIKE | VALUE)
+_declare(Full, "aten.zeros_like.default", arguments=LIKE, fill_value=0)
+_declare(Full, "aten.ones_like.default", arguments=LIKE, fill_value=1)
+_declare(Full, "aten.scalar_tensor.default", arguments=VALUE)
+_declare(Arange, "aten.arange.start_step", arguments=dict.fromkeys(("start", "end", "step"), Number))
+_declare(Arange, "aten.arange.start", arguments=dict.fromkeys(("start", "end"), Number))
+_declare(Arange, "aten.arange.default", arguments={"end": Number})
+
+
+@op("et_vk.grid_priors.default", family="fill", tolerance=ROUNDED)
 class GridPriors(Op):
     """The points (column, row) of a feature map [..., H, W], in pixels of the image: (index + offset) * stride."""
 
-    def outputs(self, ctx: Context, x: Tensor, stride: int, offset: float) -> list[Dims]:
-        if x.rank < 2:
-            raise InputError(f"a feature map of {list(x.dims)} has no rows and columns")
-        return [(x.dims[-2] * x.dims[-1], 2)]
+    x: Tensor
+    stride: float
+    offset: float
 
-    def plan(self, ctx: Context, x: Tensor, stride: int, offset: float, *, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", out)
-        params = (out.numel // 2, x.width, float(stride), float(offset))
-        yield Dispatch(GRID_PRIORS, groups=ceil_div(out.numel // 2, 64), params=params, reads=(), writes=(out,))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.x.rank < 2:
+            raise InputError(f"a feature map of {list(self.x.dims)} has no rows and columns")
+        return [(self.x.dims[-2] * self.x.dims[-1], 2)]
 
-    def reference(self, x: np.ndarray, stride: int, offset: float) -> np.ndarray:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        points, columns = out.numel // 2, self.x.width
+        yield GRID_PRIORS.over(
+            ceil_div(points, 64), points=points, columns=columns, stride=self.stride, offset=self.offset, out=out
+        )
+
+    @staticmethod
+    def reference(x: np.ndarray, stride: float, offset: float) -> np.ndarray:
         rows, columns = np.indices(x.shape[-2:]).reshape(2, -1)
         return (np.stack([columns, rows], axis=-1) + offset) * stride
 
 
-def _number(ctx: Context, value: int | float | LiveInt) -> int | float:
-    return ctx.pin(value.expr) if isinstance(value, LiveInt) else value
+def _number(ctx: Context, value: Number) -> float:
+    return ctx.pin(value) if isinstance(value, LiveInt) else value
