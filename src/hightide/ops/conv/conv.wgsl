@@ -1,6 +1,6 @@
 // out[n, o, p] = bias[o] + sum over c, k of x[n, c, place(p, k)] * weight[o, c, k], within each group of channels.
 // One thread computes CHANNELS channels of a group x 4 consecutive pixels, out of registers; lanes share weights.
-// A 1d convolution has a height of 1. BIAS, CLAMP: there is one. TRANSPOSED: `place` is that of a transposed convolution.
+// A 1d convolution has a height of 1. BIAS, CLAMP: there is one. TRANSPOSED: a transposed convolution.
 #params tiles: u32, pixel_tiles: u32, channel_tiles: u32, groups: u32
 #params in_channels: u32, out_channels: u32                           // of one group
 #params weight_group: u32, weight_out: u32, weight_in: u32            // strides of the weight

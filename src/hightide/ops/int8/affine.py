@@ -103,8 +103,8 @@ def affine(name: str, *overloads: str) -> Callable[[type[Affine]], type[Affine]]
     """Register a form as two ops: `name` has a place for "quantize" or "dequantize"."""
 
     def register(form: type[Affine]) -> type[Affine]:
-        for word, doc in (("quantize", "Floats as codes."), ("dequantize", "What codes stand for.")):
-            members = {"quantizes": word == "quantize", "__doc__": f"{doc} {form.__doc__}", "__module__": __name__}
+        for word, what in (("quantize", "Floats to codes"), ("dequantize", "Codes to floats")):
+            members = {"quantizes": word == "quantize", "__doc__": f"{what}, with {form.__doc__}"}
             cls = type(word.capitalize() + form.__name__, (form,), members)
             op(*(f"{name.format(word)}.{overload}" for overload in overloads), family="quantize")(cls)
         return form
@@ -114,7 +114,7 @@ def affine(name: str, *overloads: str) -> Callable[[type[Affine]], type[Affine]]
 
 @affine("quantized_decomposed.{}_per_tensor", "default", "tensor")
 class PerTensor(Affine):
-    """One scale and zero point."""
+    """one scale and zero point."""
 
     x: Tensor
     scale: float | Tensor
@@ -130,7 +130,7 @@ class PerTensor(Affine):
 
 @affine("quantized_decomposed.{}_per_channel", "default")
 class PerChannel(Affine):
-    """A scale and zero point for each place along `axis`."""
+    """a scale and zero point for each place along `axis`."""
 
     x: Tensor
     scale: Tensor
@@ -148,7 +148,7 @@ class PerChannel(Affine):
 
 @affine("quantized_decomposed.{}_per_token", "default")
 class PerToken(Affine):
-    """A scale and zero point for each row."""
+    """a scale and zero point for each row."""
 
     zero_first = True
     x: Tensor
@@ -165,7 +165,7 @@ class PerToken(Affine):
 
 @affine("torchao.{}_affine", "default")
 class PerBlock(Affine):
-    """A scale and zero point for each block of the sizes `block`."""
+    """a scale and zero point for each block."""
 
     x: Tensor
     block: tuple[Int, ...]

@@ -153,14 +153,14 @@ class Conv2dCodes(ConvOfCodes):
 
 @op("et_vk.q8ta_conv2d_dw.default", family="conv")
 class Conv2dCodesDepthwise(Conv2dCodes):
-    """The same with one input channel to a group."""
+    """A depthwise 2d convolution of codes, to codes of another scale and zero point."""
 
     depthwise = True
 
 
 @op("et_vk.q8ta_conv2d_transposed.default", family="conv")
 class Conv2dCodesTransposed(ConvOfCodes):
-    """A transposed 2d convolution of codes."""
+    """A transposed 2d convolution of codes, to codes of another scale and zero point."""
 
     transposed = True
     output_padding: Sizes

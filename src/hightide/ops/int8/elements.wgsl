@@ -2,7 +2,7 @@
 // ("rescale"), through a relu ("relu"), or as a sum of x and alpha * y ("add"). Tensors lie at any strides of one box.
 // One thread per four consecutive outputs: a word of four codes, or a vec4. Every product and sum is rounded to float32
 // on its own, as in torch: codes then agree at ties.
-// X, Y, SCALES, ZEROS, OUT: how each tensor is held, see element.wgsl. ZERO_FIRST: the zero point is added, then rounded.
+// X, Y, SCALES, ZEROS, OUT: how each is held, see element.wgsl. ZERO_FIRST: the zero point is added before rounding.
 #params numel: u32, none: u32                       // none: always zero, which the compiler cannot know
 #params scale: f32, zero: f32, inverse: f32         // of x, where no tensor gives them; of the output, 1 / scale
 #params out_zero: f32, low: f32, high: f32          // of the output

@@ -1,5 +1,5 @@
-// out[m, n] = scale[n] * sum_k x[m, k] * w[n, k] (+ bias[n]). FORM: 8-bit codes x and weights ("codes"), or floats x and
-// weights in 8 ("int8") or 4 bits ("int4": two values a byte, the first in the high half, value + 8).
+// out[m, n] = scale[n] * sum_k x[m, k] * w[n, k] (+ bias[n]). FORM: x and weights are 8-bit codes ("codes"), or x is
+// floats and weights have 8 ("int8") or 4 bits ("int4": two values a byte, the first in the high half, value + 8).
 // One thread computes ROWS rows x 4 columns; a step takes one word of each weight row.
 // Assumes rows of x and of weights are whole steps, and for an output of codes (TO_CODES) that N is a multiple of 4.
 #const CODES = FORM == "codes"
