@@ -8,14 +8,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
+from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.attention.cache import check_cache, check_position, update_caches
+from hightide.ops.attention.costs import AttentionOp, Seen, seen_in_cache
 from hightide.ops.attention.steps import Attention, attend
-from hightide.ops.contract import SUMMED, Context, Dispatch, Int, Op, Tensor, op
+from hightide.ops.contract import Context, Dispatch, Int, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
 
 
-class CachedAttention(Op):
+class CachedAttention(AttentionOp):
     """k and v [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then q [1, S, H, D] over position + S keys.
 
     Each kv head serves H / Hkv query heads.
@@ -37,11 +39,14 @@ class CachedAttention(Op):
             raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
         return [(*q.dims[:-1], v.width)]
 
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env)
+
     def update(self) -> Dispatch:
         return update_caches(self.k, self.v, self.k_cache, self.v_cache, self.position)
 
 
-@op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", family="attention", tolerance=SUMMED)
+@op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", family="attention")
 class SdpaWithKvCache(CachedAttention):
     """Attention over a KV cache as exporters write it.
 
@@ -57,6 +62,9 @@ class SdpaWithKvCache(CachedAttention):
     def outputs(self, ctx: Context) -> list[Dims]:
         refuse_mask(self.mask, self.dropout)
         return super().outputs(ctx)
+
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env, self.causal)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         yield self.update()
@@ -90,13 +98,17 @@ class SdpaWithKvCache(CachedAttention):
         return attended(q, k_cache, v_cache, position, causal, scale)
 
 
-@op("hightide.attention.default", family="attention", tolerance=SUMMED)
+@op("hightide.attention.default", family="attention")
 class CausalAttention(CachedAttention):
     """Causal attention over a KV cache, as models are built with."""
 
     scale: float
     window: int
     softcap: float
+
+    def seen(self, env: Env) -> Seen:
+        q, window = self.q, self.window
+        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, window=window)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         yield self.update()
@@ -155,8 +167,8 @@ def attended(
     return softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale, softcap).transpose(0, 2, 1, 3)
 
 
-@op("hightide.attend.default", family="attention", tolerance=SUMMED)
-class Attend(Op):
+@op("hightide.attend.default", family="attention")
+class Attend(AttentionOp):
     """Attention of q [1, S, H, D] over a KV cache that already holds its S keys and values: nothing is written."""
 
     q: Tensor
@@ -170,6 +182,10 @@ class Attend(Op):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         return check_queries(ctx, self.q, self.k_cache, self.v_cache, self.position)
+
+    def seen(self, env: Env) -> Seen:
+        q, causal, window = self.q, self.causal, self.window
+        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, causal, window)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return attend(
@@ -191,8 +207,8 @@ class Attend(Op):
     reference = staticmethod(attended)
 
 
-@op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention", tolerance=SUMMED)
-class CustomSdpa(Op):
+@op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
+class CustomSdpa(AttentionOp):
     """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache."""
 
     q: Tensor
@@ -207,6 +223,9 @@ class CustomSdpa(Op):
     def outputs(self, ctx: Context) -> list[Dims]:
         refuse_mask(self.mask, self.dropout)
         return check_queries(ctx, self.q, self.k, self.v, self.position)
+
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k, self.v, self.position, env, self.causal)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return attend(
@@ -230,8 +249,8 @@ class CustomSdpa(Op):
         return attended(q, k, v, position, causal, scale)
 
 
-@op("et_vk.sdpa.default", family="attention", tolerance=SUMMED)
-class Sdpa(Op):
+@op("et_vk.sdpa.default", family="attention")
+class Sdpa(AttentionOp):
     """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule."""
 
     q: Tensor
@@ -251,6 +270,10 @@ class Sdpa(Op):
             if broadcast(mask.dims, full) != full:
                 raise InputError(f"a mask of {list(mask.dims)} does not broadcast to {list(full)}")
         return [(*q.dims[:-1], v.width)]
+
+    def seen(self, env: Env) -> Seen:
+        (batch, heads, tokens, _), keys = self.q.dims, self.k.dims[2]
+        return Seen(self.k, self.v, batch * heads, tokens, keys, keys, tokens * keys, cached=False)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return attend(

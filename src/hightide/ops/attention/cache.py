@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from hightide.errors import InputError
+from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
-from hightide.ops.contract import SUMMED, Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, expr_of, kernel, op
+from hightide.ops.attention.costs import AttentionOp, Seen, seen_in_cache
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.norm.norm import rms_normed
 from hightide.ops.rotary.turns import check_rows, turned_halves, turned_neighbours
 
@@ -44,8 +47,8 @@ def update_caches(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positi
     )
 
 
-@op("update_cache.default", "llama.update_cache.default", family="attention", tolerance=SUMMED)
-class UpdateCache(Op):
+@op("update_cache.default", "llama.update_cache.default", family="attention")
+class UpdateCache(AttentionOp):
     """Writes new keys or values at a position; the result is a placeholder that nobody reads."""
 
     x: Tensor
@@ -56,6 +59,9 @@ class UpdateCache(Op):
     def outputs(self, ctx: Context) -> list[Dims]:
         check_cache(ctx, self.x, self.cache, self.position)
         return [(1,)]
+
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.x, self.x.dims[2], self.cache, None, self.position, env)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, cache = self.x, self.cache
@@ -79,8 +85,8 @@ class UpdateCache(Op):
         return np.zeros(1, x.dtype)
 
 
-@op("hightide.rope_cache.default", family="attention", tolerance=SUMMED)
-class RopeCache(Op):
+@op("hightide.rope_cache.default", family="attention")
+class RopeCache(AttentionOp):
     """Joined q, k and v [1, S, (heads + 2 * kv_heads) * depth] -> q, turned; k, turned, and v into their caches.
 
     Table rows are absolute positions. Style "halves" turns element d with d + rotary/2 and has tables
@@ -129,6 +135,10 @@ class RopeCache(Op):
         check_position(ctx, tokens, self.k_cache, self.position)
         check_position(ctx, tokens, self.v_cache, self.position)
         return [(1, tokens, heads, depth)]
+
+    def seen(self, env: Env) -> Seen:
+        seen = seen_in_cache(self.qkv, self.heads, self.k_cache, self.v_cache, self.position, env)
+        return replace(seen, tables=(self.cos, self.sin))
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         step = 4 if self.depth % 8 == 0 and self.rotary % 8 == 0 else 1

@@ -17,7 +17,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op
-from hightide.ops.conv.geometry import NO_CONTEXT, ConvShape, Sizes, Windows, per_dim
+from hightide.ops.conv.geometry import NO_CONTEXT, ConvShape, Sizes, Windows, conv_flops, per_dim
 
 QUADS = 2  # vec4s of pixels a thread of `pointwise` computes
 LARGEST = float(np.finfo(np.float32).max)
@@ -52,6 +52,9 @@ class Convolution(Op):
         shape = self.shape(ctx, self.x.dims, self.weight.dims)
         quads = math.prod(shape.out_size) % 4 == 0 and shape.in_channels % 4 == 0
         yield (_pointwise if shape.pointwise and quads else _direct)(self, shape, out)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return conv_flops(self.x, self.weight.numel // max(1, self.weight.dims[0]), self.transposed, dispatch)
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:

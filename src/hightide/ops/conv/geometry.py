@@ -123,3 +123,8 @@ class ConvShape:
         windows = self.windows
         ones = (*windows.size, *windows.stride, self.groups)
         return not self.transposed and all(n == 1 for n in ones) and not any(windows.padding)
+
+
+def conv_flops(x: Tensor, taps: int, transposed: bool, dispatch: Dispatch) -> int:
+    """Two operations per tap: of each output pixel, or, transposed, of each input pixel."""
+    return 2 * taps * (x.numel if transposed else sum(out.numel for out in distinct(dispatch.writes)))

@@ -12,7 +12,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import arguments_of
-from hightide.ops.contract import FUNCTION, Context, Op, ceil_div, op
+from hightide.ops.contract import Context, Op, ceil_div, op
 from hightide.ops.elementwise.expressions import Expressions
 from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
 from hightide.ops.movement.strided import broadcast_strides
@@ -95,7 +95,7 @@ class Binary(Elementwise):
 
 def elementwise(*names: str) -> Callable[[type[Op]], type[Op]]:
     """Register a class of this family."""
-    return op(*names, family="elementwise", tolerance=FUNCTION)
+    return op(*names, family="elementwise")
 
 
 def unary(name: str, expressions: Expressions, meaning: Callable[..., Any], **scalars: float) -> None:

@@ -10,10 +10,11 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.blocks.dispatch import block_rows
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import ROUNDED, Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import same, share_of
 
 
-@op("aten.embedding.default", family="embedding", tolerance=ROUNDED)
+@op("aten.embedding.default", family="embedding")
 class Embedding(Op):
     """Rows of a table by token id; the table is in float or in GGUF blocks, in one tensor or its rows in several."""
 
@@ -46,9 +47,17 @@ class Embedding(Op):
                 width=weight.width,
             )
 
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        return picked_bytes(tensor, self.indices, sum(part.dims[0] for part in self.parts))
+
     @staticmethod
     def reference(weight: np.ndarray | tuple[np.ndarray, ...], indices: np.ndarray) -> np.ndarray:
         return (np.concatenate(weight) if isinstance(weight, tuple) else weight)[indices]
+
+
+def picked_bytes(tensor: Tensor, indices: Tensor, rows: int) -> int:
+    """The bytes of a table, or of its scales, that are read for these indices."""
+    return tensor.nbytes if same(tensor, indices) else share_of(tensor, indices.numel, rows)
 
 
 class FourBitTable(Op):
@@ -82,7 +91,7 @@ class FourBitTable(Op):
         )
 
 
-@op("et_vk.embedding_q4gsw.default", family="embedding", tolerance=ROUNDED)
+@op("et_vk.embedding_q4gsw.default", family="embedding")
 class EmbeddingQ4(FourBitTable):
     """Tied to a linear's weight, the low nibble comes first; a table of its own has the high one first."""
 
@@ -92,6 +101,9 @@ class EmbeddingQ4(FourBitTable):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         return self.check(ctx, self.group, self.indices)
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        return picked_bytes(tensor, self.indices, self.weight.dims[0])
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         yield self.pick(self.group, self.indices, None, self.tied, out)
@@ -104,8 +116,7 @@ class EmbeddingQ4(FourBitTable):
 @op(
     "quantized_decomposed.embedding_4bit.dtype",
     "quantized_decomposed.embedding_4bit.default",
-    family="embedding",
-    tolerance=ROUNDED,
+    family="embedding"
 )
 class EmbeddingFourBit(FourBitTable):
     """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
@@ -126,6 +137,9 @@ class EmbeddingFourBit(FourBitTable):
         if self.zeros is not None and self.zeros.dims != self.scales.dims:
             raise InputError(f"zero points of {list(self.zeros.dims)} for scales of {list(self.scales.dims)}")
         return self.check(ctx, self.group, self.indices)
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        return picked_bytes(tensor, self.indices, self.weight.dims[0])
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         yield self.pick(self.group, self.indices, self.zeros, False, out)

@@ -12,7 +12,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import ROUNDED, Context, Op, ceil_div, op
+from hightide.ops.contract import Context, Op, ceil_div, op
 from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
 
 GRID_PRIORS = kernel("fill/grid_priors.wgsl")
@@ -81,7 +81,7 @@ class Arange(Op):
 def _declare(base: type[Op], *names: str, arguments: Mapping[str, Any], **members: Any) -> None:
     """Register an op that makes a tensor, with these arguments and those of all such ops."""
     cls = type(base.__name__, (base,), {"__doc__": base.__doc__, "__annotations__": dict(arguments), **members})
-    op(*names, family="fill", tolerance=ROUNDED)(ignores(*OPTIONS)(cls))
+    op(*names, family="fill")(ignores(*OPTIONS)(cls))
 
 
 SIZE: dict[str, Any] = {"size": tuple[Int, ...]}
@@ -99,7 +99,7 @@ _declare(Arange, "aten.arange.start", arguments=dict.fromkeys(("start", "end"), 
 _declare(Arange, "aten.arange.default", arguments={"end": Number})
 
 
-@op("et_vk.grid_priors.default", family="fill", tolerance=ROUNDED)
+@op("et_vk.grid_priors.default", family="fill")
 class GridPriors(Op):
     """The points (column, row) of a feature map [..., H, W], in pixels of the image: (index + offset) * stride."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import MOVED, Context, Dispatch, Op, Tensor, ceil_div, kernel, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Dispatch, MovingOp, Tensor, ceil_div, kernel, normalize_dim, op, strides_of
 from hightide.ops.elementwise.template import broadcast
 from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, moved_kind, padded
 
@@ -52,8 +52,8 @@ def require_picks(ctx: Context, indices: Tensor, dim: int, size: int, low: int =
     ctx.require_indices(indices, low, size - 1, "index")
 
 
-@op("aten.index_select.default", family="gather", tolerance=MOVED)
-class IndexSelect(Op):
+@op("aten.index_select.default", family="gather")
+class IndexSelect(MovingOp):
     """Slices along `dim` by index."""
 
     x: Tensor
@@ -75,8 +75,8 @@ class IndexSelect(Op):
         return np.take(x, indices.reshape(-1), axis=dim) if x.ndim else x
 
 
-@op("aten.gather.default", family="gather", tolerance=MOVED)
-class Gather(Op):
+@op("aten.gather.default", family="gather")
+class Gather(MovingOp):
     """Each output element at its own place, but at `indices` along `dim`."""
 
     x: Tensor
@@ -112,8 +112,8 @@ def own_places(indices: np.ndarray, dim: int) -> tuple[np.ndarray, ...]:
     return tuple(grid)
 
 
-@op("aten.index.Tensor", family="gather", tolerance=MOVED)
-class Index(Op):
+@op("aten.index.Tensor", family="gather")
+class Index(MovingOp):
     """x[indices]: index tensors, broadcast together, for some dims; None for the others.
 
     Their dims stand where the first of them is, or in front if a None is between them.

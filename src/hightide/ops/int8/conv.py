@@ -89,6 +89,10 @@ class ConvOfCodes(ToCodes):
             ceil_div(out.numel, 256), **given, numel=out.numel, height=out.dims[-2], width=out.dims[-1]
         )
 
+    def flops(self, dispatch: Dispatch) -> float:
+        channels = self.weight.dims[-1 if self.depthwise else 0]
+        return conv_flops(self.x, self.weight.numel // max(1, channels), self.transposed, dispatch)
+
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
         call: Any = cls.bound(dict(arguments))  # of arrays

@@ -10,6 +10,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import product_flops
 from hightide.ops.int8.requantize import Ending, ToCodes, check_activation, check_columns, require_int8
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
@@ -31,6 +32,9 @@ class LinearWeightOnly(Op):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         form = "int4" if self.weight.dtype == "uint8" else "int8"
         return product(form, self.x, self.weight, out, WEIGHT_ONLY, {"scales": self.scales})
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, (self.weight,), dispatch)
 
     @staticmethod
     def reference(x: np.ndarray, weight: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -60,6 +64,9 @@ class LinearCodes(Op):
         ending = Ending(self.scale, self.zero, self.scales, self.bias)
         return product("codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
 
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, (self.weight,), dispatch)
+
     @staticmethod
     def reference(
         x: np.ndarray, scale: float, zero: int, weight: np.ndarray, scales: np.ndarray, bias: np.ndarray | None
@@ -84,6 +91,9 @@ class LinearToCodes(ToCodes):
         require_int8(self.x, self.weight, out)
         ending = self.ending
         return product("codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, (self.weight,), dispatch)
 
     @staticmethod
     def reference(

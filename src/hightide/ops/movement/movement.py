@@ -9,14 +9,15 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
-from hightide.ops.contract import MOVED, Context, Dispatch, Int, Op, Tensor, expr_of, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Dispatch, Int, MovingOp, Tensor, expr_of, normalize_dim, op, strides_of
+from hightide.ops.cost import distinct
 from hightide.ops.movement.strided import broadcast_strides, move, moved_kind, place
 
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
 
-@op(*PERMUTES, family="movement", tolerance=MOVED)
-class Permute(Op):
+@op(*PERMUTES, family="movement")
+class Permute(MovingOp):
     """Dims in another order."""
 
     x: Tensor
@@ -40,8 +41,8 @@ class Permute(Op):
         return np.transpose(x, order)
 
 
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement", tolerance=MOVED)
-class Slice(Op):
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement")
+class Slice(MovingOp):
     """x[start:end:step] along `dim`; the bounds may be SymInts.
 
     A start that changes at every step (the position) stays out of the level: the kernel reads it.
@@ -87,8 +88,8 @@ def _clamped(bound: Int, size: int) -> SymExpr:
     return min(max(value + size if value < 0 else value, 0), size)
 
 
-@op("aten.select_copy.int", "aten.select.int", family="movement", tolerance=MOVED)
-class Select(Op):
+@op("aten.select_copy.int", "aten.select.int", family="movement")
+class Select(MovingOp):
     """x[index] along `dim`, which goes away; a negative index counts from the live end."""
 
     x: Tensor
@@ -114,8 +115,8 @@ class Select(Op):
         return np.take(x, index, axis=dim)
 
 
-@op("aten.expand_copy.default", "aten.expand.default", family="movement", tolerance=MOVED)
-class Expand(Op):
+@op("aten.expand_copy.default", "aten.expand.default", family="movement")
+class Expand(MovingOp):
     """Dims of 1 repeated without limit; -1 keeps a dim."""
 
     x: Tensor
@@ -142,8 +143,8 @@ def expanded(dims: Dims, sizes: Dims) -> Dims:
     return result
 
 
-@op("aten.repeat.default", family="movement", tolerance=MOVED)
-class Repeat(Op):
+@op("aten.repeat.default", family="movement")
+class Repeat(MovingOp):
     """Whole copies side by side along each dim."""
 
     x: Tensor
@@ -173,8 +174,8 @@ class Repeat(Op):
         return np.tile(x, repeats)
 
 
-@op("aten.cat.default", family="movement", tolerance=MOVED)
-class Cat(Op):
+@op("aten.cat.default", family="movement")
+class Cat(MovingOp):
     """Tensors one after the other along `dim`."""
 
     tensors: tuple[Tensor, ...]
@@ -206,13 +207,17 @@ class Cat(Op):
         """torch lets an empty vector stand beside tensors of any rank."""
         return [t for t in self.tensors if t.dims != (0,)] or list(self.tensors[:1])
 
+    def bytes_written(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        """A dispatch places one part."""
+        return min(tensor.nbytes, sum(part.nbytes for part in distinct(dispatch.reads)))
+
     @staticmethod
     def reference(tensors: tuple[np.ndarray, ...], dim: int) -> np.ndarray:
         return np.concatenate([t for t in tensors if t.shape != (0,)] or list(tensors[:1]), axis=dim)
 
 
-@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", family="movement", tolerance=MOVED)
-class SplitWithSizes(Op):
+@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", family="movement")
+class SplitWithSizes(MovingOp):
     """Consecutive pieces of the given sizes along `dim`."""
 
     x: Tensor
@@ -240,8 +245,8 @@ class SplitWithSizes(Op):
         return tuple(np.split(x, ends, axis=dim))
 
 
-@op("aten.flip.default", family="movement", tolerance=MOVED)
-class Flip(Op):
+@op("aten.flip.default", family="movement")
+class Flip(MovingOp):
     """The order reversed along some dims."""
 
     x: Tensor
@@ -263,8 +268,8 @@ class Flip(Op):
         return np.flip(x, dims)
 
 
-@op("aten.constant_pad_nd.default", family="movement", tolerance=MOVED)
-class Pad(Op):
+@op("aten.constant_pad_nd.default", family="movement")
+class Pad(MovingOp):
     """A constant around x: (before, after) of the last dim, then of the one before it. Negative ones cut."""
 
     x: Tensor
@@ -298,8 +303,8 @@ def _pads(pads: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
     return [(0, 0)] * (rank - len(given)) + given
 
 
-@op("aten.unfold_copy.default", "aten.unfold.default", family="movement", tolerance=MOVED)
-class Unfold(Op):
+@op("aten.unfold_copy.default", "aten.unfold.default", family="movement")
+class Unfold(MovingOp):
     """Windows of `size` elements, `step` apart, along `dim`; the elements of a window are a new last dim."""
 
     x: Tensor

@@ -12,13 +12,13 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import ROUNDED, Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, Windows, per_dim
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-@op("aten.avg_pool2d.default", family="pool", tolerance=ROUNDED)
+@op("aten.avg_pool2d.default", family="pool")
 class AvgPool(Op):
     """The mean of each window; what it is divided by may count the padding, or be given."""
 
@@ -66,7 +66,7 @@ class AvgPool(Op):
         return (total / np.maximum(counts[0][:, None] * counts[1], 1)).astype(x.dtype)
 
 
-@op("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default", family="pool", tolerance=ROUNDED)
+@op("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default", family="pool")
 class AdaptiveAvgPool(Op):
     """Means of windows that divide height and width into the sizes that are asked for."""
 
@@ -92,7 +92,7 @@ class AdaptiveAvgPool(Op):
         return out
 
 
-@op("aten.max_pool2d_with_indices.default", family="pool", tolerance=ROUNDED)
+@op("aten.max_pool2d_with_indices.default", family="pool")
 class MaxPoolWithIndices(Op):
     """The maximum of each window, and its place in the plane."""
 
@@ -118,7 +118,7 @@ class MaxPoolWithIndices(Op):
         return _maxima(call.x, call.windows(NO_CONTEXT), call.ceil_mode)
 
 
-@op("aten.max_pool2d.default", family="pool", tolerance=ROUNDED)
+@op("aten.max_pool2d.default", family="pool")
 class MaxPool(MaxPoolWithIndices):
     """The maximum of each window."""
 

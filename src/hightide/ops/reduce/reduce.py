@@ -12,7 +12,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import FUNCTION, Context, Op, ceil_div, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, strides_of
 from hightide.ops.fill.fill import fill
 from hightide.ops.kernel import GPU_TYPE, Dispatch, Kernel, Tensor, kernel
 
@@ -93,7 +93,7 @@ def reduction(base: type[Op], name: str, meaning: Callable[..., Any], join: str,
     """Register a reduction."""
     members |= {"__doc__": f"{meaning.__name__}.", "meaning": staticmethod(meaning), "join": join}
     cls = type(name.split(".")[1], (base,), members)
-    op(name, family="reduce", tolerance=FUNCTION)(ignores("dtype")(cls) if join == "sum" else cls)
+    op(name, family="reduce")(ignores("dtype")(cls) if join == "sum" else cls)
 
 
 reduction(OverDims, "aten.sum.dim_IntList", np.sum, "sum", empty=0.0)

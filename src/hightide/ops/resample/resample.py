@@ -12,7 +12,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, strides_of
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, strides_of
 from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, per_dim
 from hightide.ops.movement.strided import move
 
@@ -79,7 +79,7 @@ class Upsample(Op):
         yield _dispatch(route, self.x, out, scales=scaling.scales(self.x.dims, out.dims))
 
 
-@op("aten.upsample_nearest2d.vec", family="resample", tolerance=FUNCTION)
+@op("aten.upsample_nearest2d.vec", family="resample")
 class UpsampleNearest(Upsample):
     """An image at another size, each pixel the nearest one."""
 
@@ -100,7 +100,7 @@ class UpsampleNearest(Upsample):
         return x[..., rows[:, None], columns]
 
 
-@op("aten.upsample_bilinear2d.vec", family="resample", tolerance=FUNCTION)
+@op("aten.upsample_bilinear2d.vec", family="resample")
 class UpsampleBilinear(Upsample):
     """An image at another size, each pixel mixed from the four around its place."""
 
@@ -126,7 +126,7 @@ class UpsampleBilinear(Upsample):
         return _mix(x, *(np.broadcast_to(p, (len(x), *out_size)) for p in places))
 
 
-@op("aten.grid_sampler_2d.default", family="resample", tolerance=FUNCTION)
+@op("aten.grid_sampler_2d.default", family="resample")
 class GridSampler(Op):
     """The image at places that a grid [N, H, W, (x, y)] gives, from -1 to 1 over the image."""
 
@@ -220,7 +220,7 @@ def _mix(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return ((1 - down) * above + down * below).astype(x.dtype)
 
 
-@op("aten.pixel_shuffle.default", family="resample", tolerance=FUNCTION)
+@op("aten.pixel_shuffle.default", family="resample")
 class PixelShuffle(Op):
     """[.., C r r, H, W] as [.., C, H r, W r]: channels become pixels."""
 
@@ -239,7 +239,7 @@ class PixelShuffle(Op):
         return shuffled(x, factor)
 
 
-@op("aten.pixel_unshuffle.default", family="resample", tolerance=FUNCTION)
+@op("aten.pixel_unshuffle.default", family="resample")
 class PixelUnshuffle(Op):
     """[.., C, H r, W r] as [.., C r r, H, W]: pixels become channels."""
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import same, share_of
 from hightide.ops.rotary.turns import check_rows, turned_halves, turned_neighbours
 
 
@@ -30,6 +31,12 @@ class Rotary(Op):
             raise InputError(f"the frequency tables are {list(cos.dims)} and {list(sin.dims)}, not two equal matrices")
         check_rows(ctx, xq.dims[1], cos, start)
         return [xq.dims, xk.dims]
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        """Of the tables, a row per token."""
+        if same(tensor, self.cos, self.sin):
+            return share_of(tensor, self.xq.dims[1], tensor.rows)
+        return tensor.nbytes
 
     def turn(self, start: Int, halves: bool, out: tuple[Tensor, Tensor]) -> Dispatch:
         xq, xk = self.xq, self.xk
@@ -54,7 +61,7 @@ class Rotary(Op):
         )
 
 
-@op("et_vk.apply_rotary_emb.default", family="rotary", tolerance=FUNCTION)
+@op("et_vk.apply_rotary_emb.default", family="rotary")
 class RotaryInterleaved(Rotary):
     """Neighbouring elements are a pair; the tables [S, D/2] are already sliced to the live tokens."""
 
@@ -74,7 +81,7 @@ class RotaryInterleaved(Rotary):
         return turned_neighbours(xq, c, s), turned_neighbours(xk, c, s)
 
 
-@op("et_vk.apply_rotary_emb_hf.default", family="rotary", tolerance=FUNCTION)
+@op("et_vk.apply_rotary_emb_hf.default", family="rotary")
 class RotaryHalves(Rotary):
     """Element d pairs with d + rotary/2; the tables [L, rotary] are read from a live position on."""
 
@@ -98,7 +105,7 @@ class RotaryHalves(Rotary):
         return turned_halves(xq, c, s), turned_halves(xk, c, s)
 
 
-@op("et_vk.apply_rotary_emb_interleaved.default", family="rotary", tolerance=FUNCTION)
+@op("et_vk.apply_rotary_emb_interleaved.default", family="rotary")
 class RotaryComplex(Op):
     """x [B, N, C] of interleaved (real, imaginary) pairs, times a table of N * C elements laid out alike."""
 

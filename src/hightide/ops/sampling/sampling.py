@@ -8,13 +8,13 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import MOVED, Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
 LANES = 256
 
 
-@op("hightide.sample.default", family="sampling", tolerance=MOVED)
+@op("hightide.sample.default", family="sampling")
 class Sample(Op):
     """An id per row of logits. Temperature 0 takes the largest (the first of equal ones)."""
 

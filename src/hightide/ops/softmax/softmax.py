@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Kernel, Op, Tensor, kernel, normalize_dim, op
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, kernel, normalize_dim, op
 from hightide.ops.rows import row_lanes
 
 
@@ -23,7 +23,7 @@ def _softmax(x: np.ndarray, dim: int, log: bool = False) -> np.ndarray:
     return np.asarray(shifted - np.log(total) if log else weights / total)
 
 
-@op("aten._softmax.default", family="softmax", tolerance=FUNCTION)
+@op("aten._softmax.default", family="softmax")
 class Softmax(Op):
     """exp(x) / sum(exp(x)) along a dim."""
 
@@ -49,7 +49,7 @@ class Softmax(Op):
     reference = staticmethod(lambda x, dim: _softmax(x, dim))
 
 
-@op("aten._log_softmax.default", family="softmax", tolerance=FUNCTION)
+@op("aten._log_softmax.default", family="softmax")
 class LogSoftmax(Softmax):
     """The logarithm of the softmax."""
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import SUMMED, Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import distinct
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 
-@op("et_vk.adamw_step.default", family="training", tolerance=SUMMED)
+@op("et_vk.adamw_step.default", family="training")
 class AdamwStep(Op):
     """One step, in place, which is also what it returns; the corrections are 1 - beta^step."""
 
@@ -70,7 +71,7 @@ class AdamwStep(Op):
         return p.copy(), m.copy(), v.copy()
 
 
-@op("et_vk.fused_ce.default", family="training", tolerance=SUMMED)
+@op("et_vk.fused_ce.default", family="training")
 class CrossEntropy(Op):
     """(the mean loss over `n_valid` labels, its gradient); rows with a negative label do not count."""
 
@@ -113,7 +114,7 @@ class CrossEntropy(Op):
         return np.where(counts, losses, 0).sum(), np.where(counts[:, None], gradient / n_valid, 0)
 
 
-@op("et_vk.linear_q4gsw_backward.default", family="training", tolerance=SUMMED)
+@op("et_vk.linear_q4gsw_backward.default", family="training")
 class LinearQ4Backward(Op):
     """gradient @ dequantised(weight): through et_vk.linear_q4gsw to its input."""
 
@@ -147,6 +148,9 @@ class LinearQ4Backward(Op):
             scale_row=self.scales.dims[1],
         )
 
+    def flops(self, dispatch: Dispatch) -> float:
+        return 2 * self.gradient.numel * sum(out.width for out in distinct(dispatch.writes))
+
     @staticmethod
     def reference(gradient: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: int) -> np.ndarray:
         n, k = weight.shape[0], weight.shape[1] * 2
@@ -165,7 +169,7 @@ def _of_columns(scales: np.ndarray, group: int, n: int, k: int) -> np.ndarray:
     return np.repeat(scales[:, :n].T, group, axis=1)[:, :k]
 
 
-@op("et_vk.linear_dW.default", family="training", tolerance=SUMMED)
+@op("et_vk.linear_dW.default", family="training")
 class WeightGradient(Op):
     """gradient.T @ x over all rows: of a linear's weight."""
 
@@ -185,13 +189,16 @@ class WeightGradient(Op):
             groups, gradient=self.gradient, x=self.x, out=out, m=self.x.rows, n=n, k=k
         )
 
+    def flops(self, dispatch: Dispatch) -> float:
+        return 2 * self.gradient.numel * self.x.width
+
     @staticmethod
     def reference(gradient: np.ndarray, x: np.ndarray) -> np.ndarray:
         rows = int(np.prod(x.shape[:-1]))
         return gradient.reshape(rows, gradient.shape[-1]).T @ x.reshape(rows, x.shape[-1])
 
 
-@op("et_vk.q4gsw_requant.default", family="training", tolerance=SUMMED)
+@op("et_vk.q4gsw_requant.default", family="training")
 class RequantQ4(Op):
     """Float weights [N, K] to the 4-bit codes of et_vk.linear_q4gsw, [N, (K + 1) / 2], by scales [groups, N]."""
 
