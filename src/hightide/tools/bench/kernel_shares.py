@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from hightide.gpu.limits import Limits
-from hightide.gpu.timestamps import TimedRecorder
 from hightide.planning.costs import Cost, cost_of, family_of
 from hightide.runtime.gpu_session import GpuSession, Ticket
 from hightide.tools.bench.bench_engine import Engine, prompt
@@ -68,17 +67,12 @@ def _run(session: GpuSession, x: np.ndarray) -> Ticket:
 
 def _shares(name: str, session: GpuSession, limits: Limits, runs: int, once: Callable[[], Ticket]) -> list[KernelShare]:
     once()
-    usual = session._recorder
-    recorder = TimedRecorder(session.device, usual.readbacks[0].size, session._params)
-    session._recorder = recorder
-    try:
-        taken = []
+    taken = []
+    with session.timed() as timer:
         for _ in range(runs):
-            recorder.prepare()
+            timer.prepare()
             ticket = once()
-            taken.append(recorder.times().durations)
-    finally:
-        session._recorder = usual
+            taken.append(timer.times().durations)
     seconds = np.median(np.array(taken), axis=0) / 1e9
     plan = ticket.plan
     groups: dict[tuple[str, str], list[int]] = {}
