@@ -129,7 +129,7 @@ def report(bench: Bench, device: Device, kind: str, rows: list[int], rounds: int
 def runner(session: GpuSession, given: list[np.ndarray]) -> Callable[[], None]:
     def run() -> None:
         session.collect(session.launch(given, want=[]))
-        session.device.wgpu._poll_wait()
+        session.device.wait()
 
     return run
 
@@ -160,7 +160,7 @@ struct Params {{ m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32,
     out = device.buffer(bench.n * 4 + 256)
     groups = []
     for other in session.level(bench.step(1)[0])[1].steps:
-        buffers = [params, *(session._buffer(t) for t in other.dispatch.reads[:2]), out]
+        buffers = [params, *(session.memory.buffer(t.value.id) for t in other.dispatch.reads[:2]), out]
         bound = [
             {"binding": n, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
             for n, buffer in zip((0, 2, 3, 4), buffers, strict=True)
@@ -176,7 +176,7 @@ struct Params {{ m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32,
             work.dispatch_workgroups(-(-bench.n // 32))
         work.end()
         gpu.queue.submit([encoder.finish()])
-        gpu._poll_wait()
+        device.wait()
 
     run()
     return run

@@ -13,7 +13,7 @@ from hightide.cli.progress import bar
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hightide.tools.doctor.examination import Report, SelfTest
+    from hightide.tools.doctor.examination import Examination, SelfTest
     from hightide.tools.doctor.fits import Fit
 
 SHOWN_FAILURES = 10
@@ -44,7 +44,7 @@ def doctor(
     raise typer.Exit(0 if report.healthy else 1)
 
 
-def _show(report: Report) -> None:
+def _show(report: Examination) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -65,7 +65,7 @@ def _show(report: Report) -> None:
         _show_self_test(console, report.self_test)
 
 
-def _show_system(console: Console, report: Report) -> None:
+def _show_system(console: Console, report: Examination) -> None:
     system = report.system
     where = [w for w, there in (("in a container", system.container), ("in WSL", system.wsl)) if there]
     table = _table()
@@ -88,7 +88,7 @@ def _show_system(console: Console, report: Report) -> None:
     console.print(table)
 
 
-def _show_models(console: Console, report: Report) -> None:
+def _show_models(console: Console, report: Examination) -> None:
     from hightide.tools.doctor.examination import amount
     from hightide.tools.doctor.fits import CONTEXT
 

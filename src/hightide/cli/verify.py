@@ -15,9 +15,9 @@ from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError
 
 if TYPE_CHECKING:
-    from hightide.tools.opened_file import Subject
-    from hightide.tools.verify.results import Report
-    from hightide.tools.verify.verify_file import Where
+    from hightide.tools.opened_file import OpenedFile
+    from hightide.tools.verify.results import VerifyReport
+    from hightide.tools.verify.verify_file import WantedLevels
 
 Many = list[str] | None
 
@@ -62,26 +62,26 @@ def verify(
 
     Exit code 0: all is right; 1: something is wrong; 2: it could not be found out.
     """
-    from hightide.tools.opened_file import open_subject
-    from hightide.tools.verify.part_verifier import Settings
+    from hightide.tools.opened_file import open_file
+    from hightide.tools.verify.part_verifier import VerifySettings
     from hightide.tools.verify.verify_file import compare_files, verify_file
 
     try:
         path = _path(file)
         options: Any = {"method": method, "device": device, "context": context, "tokenizer": tokenizer}
-        subject = open_subject(path, **options)
-        tokens = _tokens(subject, prompt)
-        where = _where(subject, level or [], pos, at or [], inputs or [], seed, tokens)
-        settings = Settings(seed, tolerance, output_tolerance, routes, repeats, tokens)
+        opened = open_file(path, **options)
+        tokens = _tokens(opened, prompt)
+        where = _where(opened, level or [], pos, at or [], inputs or [], seed, tokens)
+        settings = VerifySettings(seed, tolerance, output_tolerance, routes, repeats, tokens)
         with bar(f"verifying {path.name}", "levels") as tell:
             if against is not None:
-                other = open_subject(
+                other = open_file(
                     _path(str(against)), method=method, device=device, context=context, tokenizer=tokenizer
                 )
-                report = compare_files(subject, other, where, settings, tell)
+                report = compare_files(opened, other, where, settings, tell)
             else:
                 names = [name.strip() for name in adapters.split(",")] if adapters else [device]
-                report = verify_file(subject, where, settings, names, tell)
+                report = verify_file(opened, where, settings, names, tell)
     except (HightideError, OSError) as error:
         print(f"hightide: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -98,29 +98,29 @@ def _path(name: str) -> Path:
     return path
 
 
-def _tokens(subject: Subject, prompt: str | None) -> tuple[int, ...] | None:
+def _tokens(opened: OpenedFile, prompt: str | None) -> tuple[int, ...] | None:
     if prompt is None:
         return None
-    if subject.tokenizer is None:
-        raise InputError(f"{subject.path.name} has no tokenizer: give one with --tokenizer")
-    tokens = tuple(subject.tokenizer.encode(prompt))
+    if opened.tokenizer is None:
+        raise InputError(f"{opened.path.name} has no tokenizer: give one with --tokenizer")
+    tokens = tuple(opened.tokenizer.encode(prompt))
     if not tokens:
         raise InputError("the prompt has no tokens")
     return tokens
 
 
 def _where(
-    subject: Subject,
+    opened: OpenedFile,
     levels: list[str],
     pos: str | None,
     at: list[str],
     inputs: list[str],
     seed: int,
     tokens: tuple[int, ...] | None,
-) -> Where:
+) -> WantedLevels:
     from hightide.tools.opened_file import parse_at
     from hightide.tools.verify.level_choice import parse_values
-    from hightide.tools.verify.verify_file import Where
+    from hightide.tools.verify.verify_file import WantedLevels
 
     values = dict(parse_values(text) for text in levels)
     if pos is not None:
@@ -129,19 +129,19 @@ def _where(
         raise InputError("--at names whole levels: give either that, or --level and --pos")
     exact: list[dict[str, int]] = [parse_at(text) for text in at]
     if inputs:
-        return Where({}, given=_given(subject, inputs, seed))
-    if tokens and not values and not exact and subject.parts and "S" in subject.parts[0].symbols:
-        exact = _levels_of_prompt(subject.parts[0].symbols, len(tokens))
-    return Where(values, exact)
+        return WantedLevels({}, given=_given(opened, inputs, seed))
+    if tokens and not values and not exact and opened.parts and "S" in opened.parts[0].symbols:
+        exact = _levels_of_prompt(opened.parts[0].symbols, len(tokens))
+    return WantedLevels(values, exact)
 
 
-def _given(subject: Subject, inputs: list[str], seed: int) -> list[Any]:
+def _given(opened: OpenedFile, inputs: list[str], seed: int) -> list[Any]:
     from hightide.cli.inputs import collect
 
-    if len(subject.parts) != 1 or subject.parts[0].name != subject.method:
-        raise InputError(f"{subject.path.name} has several parts: inputs can be given to a program of one")
-    specs = subject.parts[0].specs
-    metadata = {} if subject.program is None else subject.program.metadata
+    if len(opened.parts) != 1 or opened.parts[0].name != opened.method:
+        raise InputError(f"{opened.path.name} has several parts: inputs can be given to a program of one")
+    specs = opened.parts[0].specs
+    metadata = {} if opened.program is None else opened.program.metadata
     values = collect(specs, inputs, [], seed, metadata)
     return [spec.array(value) for spec, value in zip(specs, values, strict=True)]
 
@@ -157,7 +157,7 @@ def _levels_of_prompt(symbols: dict[str, int], count: int) -> list[dict[str, int
     return levels if count == 1 else [*levels, {"S": 1, "pos": count - 1} | keep]
 
 
-def _show(report: Report, every: bool, quiet: bool, as_json: bool, html: Path | None) -> None:
+def _show(report: VerifyReport, every: bool, quiet: bool, as_json: bool, html: Path | None) -> None:
     from rich.console import Console
 
     from hightide.tools.verify.verify_text import render, verdict

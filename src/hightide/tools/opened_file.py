@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts
 
 
-def open_subject(
+def open_file(
     path: str | os.PathLike[str],
     *,
     method: str = "forward",
     device: str | int | None = None,
     context: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
-) -> Subject:
+) -> OpenedFile:
     """Opens a file for the tools; nothing is built or sent to a GPU yet.
 
     `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter).
@@ -50,13 +50,13 @@ def open_subject(
     if is_gguf(path):
         return _open_gguf(read_gguf(path), named_device(device), context, tokenizer)
     program = load(path, device="cpu")
-    subject = Subject(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
-    subject.parts.extend(method_parts(program, method, named_device(device)))
-    return subject
+    opened = OpenedFile(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
+    opened.parts.extend(method_parts(program, method, named_device(device)))
+    return opened
 
 
 @dataclass(eq=False)
-class Subject:
+class OpenedFile:
     """A file and the parts of one of its methods."""
 
     path: Path
@@ -176,13 +176,13 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
 
 def _open_gguf(
     file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
-) -> Subject:
+) -> OpenedFile:
     from hightide.llm.models import build_graph
     from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
 
     context = choose_context(file, context)
     graph = build_graph(file, context, min(GGUF_TOKENS, context))
     source = GraphSource(graph, DYNAMIC, INPUTS)
-    subject = Subject(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
-    subject.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
-    return subject
+    opened = OpenedFile(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
+    opened.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
+    return opened

@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What a trial gave: the routes it took, its largest error as a share of the range, and what is wrong, or ""."""
 
     trial: Trial
@@ -72,7 +72,7 @@ def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
 
 def self_test(
     device: Device, cases: Sequence[Case] | None = None, progress: Callable[[int, int], None] | None = None
-) -> list[Result]:
+) -> list[TrialResult]:
     """All trials, in order; one that raises an error is a result with a problem."""
     planned = trials(device, cases)
     # A device for each thread: llvmpipe compiles kernels one by one in the thread of a device's queue.
@@ -81,14 +81,14 @@ def self_test(
     for extra in [device, *(Device(device.adapter) for _ in range(workers - 1))]:
         free.put(extra)
 
-    def run(trial: Trial) -> Result:
+    def run(trial: Trial) -> TrialResult:
         mine = free.get()
         try:
             return run_trial(trial, mine)
         finally:
             free.put(mine)
 
-    results: list[Result] = []
+    results: list[TrialResult] = []
     with ThreadPoolExecutor(workers, "self-test") as pool:
         for result in pool.map(run, planned):
             if progress is not None:
@@ -97,7 +97,7 @@ def self_test(
     return results
 
 
-def run_trial(trial: Trial, device: Device) -> Result:
+def run_trial(trial: Trial, device: Device) -> TrialResult:
     routes: set[str] = set()
     worst = 0.0
     try:
@@ -105,12 +105,12 @@ def run_trial(trial: Trial, device: Device) -> Result:
             routes |= route
             worst = max(worst, error)
             if problem:
-                return Result(trial, frozenset(routes), worst, problem)
+                return TrialResult(trial, frozenset(routes), worst, problem)
     except HightideError as error:
-        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
+        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
     except Exception as error:  # a fault of hightide's own is a result too: the other trials still tell something
-        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
-    return Result(trial, frozenset(routes), worst)
+        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
+    return TrialResult(trial, frozenset(routes), worst)
 
 
 def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:

@@ -19,12 +19,12 @@ from hightide.gpu.timestamps import Span, TimedRecorder, Timing, finest_timing
 from hightide.graph.graph import output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
-from hightide.planning.costs import cost_of, family_of
+from hightide.planning.costs import cost_of
 from hightide.planning.levels import Levels
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession, ReadyPlan
-from hightide.tools.opened_file import Subject, open_subject
-from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Plain, Profile, Run
+from hightide.tools.opened_file import OpenedFile, open_file
+from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Profile, TimedRun, UntimedRun
 from hightide.wgsl.grid import fold
 
 RUNS = 5
@@ -73,35 +73,35 @@ def profile_file(
     Of a method of several parts every part is run at the level, and their times are summed; what the method
     does between them on the host is not counted. `progress` is told what begins, and how far it is.
     """
-    subject = open_subject(path, method=method, device=device, context=context)
-    if not subject.parts:
-        raise UnsupportedError(f"{subject.path.name}: method {method} has no delegate; there is nothing to profile")
-    levels = _levels(subject, at)  # what cannot be run is refused before anything is built
+    opened = open_file(path, method=method, device=device, context=context)
+    if not opened.parts:
+        raise UnsupportedError(f"{opened.path.name}: method {method} has no delegate; there is nothing to profile")
+    levels = _levels(opened, at)  # what cannot be run is refused before anything is built
     progress("building")
-    sessions = [_session(part.session(choices=choices)) for part in subject.parts]
+    sessions = [_session(part.session(choices=choices)) for part in opened.parts]
     adapter = sessions[0].device
     progress("measuring the adapter's limits")
     limits = measure_limits(adapter, fresh=fresh_limits)
-    want = (1,) if subject.gguf is not None else None  # chat brings back ids, not logits
+    want = (1,) if opened.gguf is not None else None  # chat brings back ids, not logits
     profiles = []
     for level, inputs in levels:
-        works = [_Work(p.name, s, given, want) for p, s, given in zip(subject.parts, sessions, inputs, strict=True)]
+        works = [_Work(p.name, s, given, want) for p, s, given in zip(opened.parts, sessions, inputs, strict=True)]
         tell = progress(" ".join(f"{name}={value}" for name, value in level.items()) or "running")
         profiles.append(_level(works, level, runs, limits, timing, tell))
     used = finest_timing(adapter) if timing is None else timing
-    parts = tuple(part.name for part in subject.parts)
+    parts = tuple(part.name for part in opened.parts)
     return Profile(
-        subject.path.name, adapter.adapter.name, adapter.adapter.driver, used, limits, tuple(profiles), parts, _load()
+        opened.path.name, adapter.adapter.name, adapter.adapter.driver, used, limits, tuple(profiles), parts, _load()
     )
 
 
-def _levels(subject: Subject, at: Sequence[Mapping[str, int]]) -> list[tuple[dict[str, int], list[list[np.ndarray]]]]:
+def _levels(opened: OpenedFile, at: Sequence[Mapping[str, int]]) -> list[tuple[dict[str, int], list[list[np.ndarray]]]]:
     """Each level, whole, with the inputs of every part."""
     levels = []
-    for n, asked in enumerate(at or default_levels(subject.parts[0].symbols)):
+    for n, asked in enumerate(at or default_levels(opened.parts[0].symbols)):
         try:
-            level = {name: value for part in subject.parts for name, value in part.level(asked).items()}
-            levels.append((level, [part.inputs_at(asked) for part in subject.parts]))
+            level = {name: value for part in opened.parts for name, value in part.level(asked).items()}
+            levels.append((level, [part.inputs_at(asked) for part in opened.parts]))
         except InputError:
             if at or n == 0:  # what nobody asked for is left out where the program does not take it
                 raise
@@ -145,8 +145,8 @@ def _level(
     recorders = [
         TimedRecorder(w.session.device, w.session._recorder.readbacks[0].size, w.session._params, timing) for w in works
     ]
-    untimed: list[Plain] = []
-    timed: list[Run] = []
+    untimed: list[UntimedRun] = []
+    timed: list[TimedRun] = []
     with ExitStack() as stack:
         for work in works:
             stack.enter_context(_kept_state(work.session))
@@ -183,16 +183,16 @@ def _kept_state(session: GpuSession) -> Iterator[None]:
             session._backup = {}  # the memory of the copy goes
 
 
-def _untimed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Plain:
+def _untimed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> UntimedRun:
     for recorder in recorders:
         recorder.prepare()  # as before a timed run, so that both begin alike
     begin, cpu = time.perf_counter_ns(), time.process_time()
     for work in works:
         work.run()
-    return Plain(begin, time.perf_counter_ns(), time.process_time() - cpu)
+    return UntimedRun(begin, time.perf_counter_ns(), time.process_time() - cpu)
 
 
-def _timed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Run:
+def _timed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> TimedRun:
     """One run of all parts with their dispatches timed; between parts, nothing counts."""
     spans: list[Span] = []
     dispatches: list[tuple[int, int]] = []
@@ -209,7 +209,7 @@ def _timed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Run:
         spans += [Span(s.name, s.begin - shift, s.end - shift) for s in _with_checks(recorder.spans, begin)]
         dispatches += zip((times.begin - shift).tolist(), (times.end - shift).tolist(), strict=True)
         first, last, error = first or begin, end - shift, max(error, times.error)
-    return Run(first, last, cpu, tuple(spans), tuple(dispatches), error)
+    return TimedRun(first, last, cpu, tuple(spans), tuple(dispatches), error)
 
 
 @contextmanager
@@ -249,7 +249,7 @@ def _with_checks(spans: Sequence[Span], begin: int) -> list[Span]:
     return sorted((*ordered, *checks), key=lambda span: span.begin)
 
 
-def _dispatched(works: Sequence[_Work], timed: Sequence[Run]) -> tuple[Dispatched, ...]:
+def _dispatched(works: Sequence[_Work], timed: Sequence[TimedRun]) -> tuple[Dispatched, ...]:
     """The dispatches of the parts, in order, with their times over the runs."""
     durations = np.array([[end - begin for begin, end in run.dispatches] for run in timed], np.float64) / 1e9
     found: list[Dispatched] = []
@@ -263,7 +263,7 @@ def _dispatched(works: Sequence[_Work], timed: Sequence[Run]) -> tuple[Dispatche
                     part=work.name,
                     index=step.call.index,
                     op=step.call.name,
-                    family=family_of(step.call.name),
+                    family=step.op.family,
                     route=step.dispatch.kernel.name,
                     dims=tuple(plan.dims[id] for id in output_ids(graph, step.call) if id in plan.dims),
                     grid=fold(max(0, evaluate(step.dispatch.groups, env))),

@@ -11,7 +11,7 @@ from typing import Any
 from hightide.gpu.limits import Kind, Limits
 from hightide.gpu.timestamps import Span, Timing
 from hightide.graph.values import Dims
-from hightide.planning.costs import Cost
+from hightide.ops.cost import Cost
 
 HOST_SPANS = ("check", "plan", "write", "encode", "submit", "wait", "read")  # of a step, in order
 
@@ -61,7 +61,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plain:
+class UntimedRun:
     """A step without any measuring inside it, on the host's clock (ns)."""
 
     begin: int
@@ -74,7 +74,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Run(Plain):
+class TimedRun(UntimedRun):
     """One timed run: what the host did, when each dispatch began and ended."""
 
     spans: tuple[Span, ...]
@@ -88,8 +88,8 @@ class LevelProfile:
 
     at: Mapping[str, int]
     dispatches: tuple[Dispatched, ...]
-    runs: tuple[Run, ...]
-    untimed: tuple[Plain, ...]  # the same steps without any measuring, in between
+    runs: tuple[TimedRun, ...]
+    untimed: tuple[UntimedRun, ...]  # the same steps without any measuring, in between
     first: float  # seconds of the first run, which is not counted: planning, compiling
     limits: Limits
     software: bool  # the adapter computes on the CPU: CPU time says what a step costs, however busy the machine
