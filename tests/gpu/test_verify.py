@@ -120,8 +120,8 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "a row written beyond the live length": (
         (
-            "dst[to_at] = src[from_at];",
-            "dst[to_at] = src[from_at]; dst[u32(to_at) + params.numel + 4u] = src[from_at];",
+            "store_dst(u32(at.y), load_src(u32(at.x)));",
+            "store_dst(u32(at.y), load_src(u32(at.x))); store_dst(u32(at.y) + params.numel + 4u, load_src(u32(at.x)));",
         ),
         PREFILL,
     ),
