@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-
+from hightide.graph.values import Dims
 from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import REGISTRY, Context, Dispatch, Op, Tensor
 from hightide.ops.movement.strided import copy
@@ -23,7 +22,7 @@ class FakeChoice:
 
     def __enter__(self) -> FakeChoice:
         self.choice = Choice("test.route", ("usual", "other"), lambda traits: self.default)
-        REGISTRY[self.op] = _Fake(self)
+        REGISTRY[self.op] = type("Fake", (_Fake,), {"fake": self})
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -31,19 +30,18 @@ class FakeChoice:
 
 
 class _Fake(Op):
-    def __init__(self, fake: FakeChoice) -> None:
-        self.fake = fake
+    x: Tensor
+    fake: ClassVar[FakeChoice]
 
-    def outputs(self, ctx: Context, x: Tensor) -> Any:
-        return [x.dims]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims]
 
-    def plan(self, ctx: Context, x: Tensor, *, out: Tensor) -> Iterator[Dispatch]:
+    def plan(self, ctx: Context, out: Tensor) -> Iterator[Dispatch]:
         option = ctx.choose(self.fake.choice)
         for _ in range(100 if option == self.fake.slow else 1):
             if option == "usual":
-                yield from REGISTRY["aten.mul.Tensor"].plan(ctx, x, 1.0, out=out)
+                yield from REGISTRY["aten.mul.Tensor"].bound({"a": self.x, "b": 1.0}).plan(ctx, out)
             else:
-                yield copy(x, out)
+                yield copy(self.x, out)
 
-    def reference(self, x: np.ndarray) -> np.ndarray:
-        return x
+    reference = staticmethod(lambda x: x)
