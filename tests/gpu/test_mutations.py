@@ -45,8 +45,8 @@ FAULTS = {
     "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),
     "the last row left out": ("q4_bias", "row + 0u < params.m", "row + 1u < params.m"),
     "a sum of x left out": ("q4_aligned", "-8.0 * scale", "-7.0 * scale"),
-    "the gate taken for up": ("q4_silu", "activate(value) * (up)", "activate(up) * (value)"),
-    "a residual left out": ("q4_residual", " + residual[at]", ""),
+    "the gate taken for up": ("q4_silu", "silu(value) * up;", "silu(up) * value;"),
+    "a residual left out": ("q4_residual", "value += load_residual(at);", ""),
     "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
     "the wrong row of a table": ("embedding_q4", "i32(params.rows) - 1));", "i32(params.rows) - 2));"),
 }
