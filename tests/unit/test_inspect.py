@@ -268,7 +268,7 @@ def test_units() -> None:
 
 
 def test_arguments_have_the_names_that_ops_give_them() -> None:
-    (part,) = open_subject(LLAMA).parts
+    (part,) = open_file(LLAMA).parts
     lines = {line.name: line for line in list_graph(part.graph, _no_formulas(), part.names)}
     norm = lines["et_vk.rms_norm.default"].arguments
     assert [argument.name for argument in norm] == ["x", "weight", "eps"] and norm[1].text == "const float32[64]"

@@ -55,7 +55,7 @@ def profile(
     Each op and route with its time, bandwidth and arithmetic, and how near it comes to what the adapter can do.
     """
     from hightide.gpu.timestamps import Timing
-    from hightide.tools.opened_file import parse_at
+    from hightide.tools.opened_file import open_file, parse_at
     from hightide.tools.profile import profile_file
 
     levels = [parse_at(text) for text in at or ()]
@@ -72,11 +72,8 @@ def profile(
             return add(what, "runs")
 
         measured = profile_file(
-            path,
+            open_file(path, method=method, device=device, context=context),
             levels,
-            method=method,
-            device=device,
-            context=context,
             runs=runs,
             choices=choices,
             timing=None if timing is None else Timing[timing.name.upper()],

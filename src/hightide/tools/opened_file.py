@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,15 +21,15 @@ from hightide.formats.program_file import DelegateCall
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
+from hightide.llm.models import build_graph
+from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
+from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.planning.levels import InputSpec, graph_inputs
 from hightide.pte.program import Program, build_session, choose_device, load, named_device
+from hightide.runtime.session import Session
 from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.inspect.varying import Symbol
 from hightide.traits import Traits
-
-if TYPE_CHECKING:
-    from hightide.llm.tokenizer import Tokenizer
-    from hightide.runtime.session import Session
 
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts
 
@@ -70,9 +69,7 @@ class OpenedFile:
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
         """The one that was named, that is in the file, or that lies beside it."""
-        from hightide.llm.llm import _find_tokenizer
-
-        return _find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
+        return find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
 
 
 @dataclass(eq=False)
@@ -177,9 +174,6 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
 def _open_gguf(
     file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
 ) -> OpenedFile:
-    from hightide.llm.models import build_graph
-    from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
-
     context = choose_context(file, context)
     graph = build_graph(file, context, min(GGUF_TOKENS, context))
     source = GraphSource(graph, DYNAMIC, INPUTS)

@@ -13,9 +13,10 @@ from hightide.errors import DeviceError
 from hightide.gpu import measurements
 from hightide.gpu.device import Adapter, Device, adapters, find_adapter, open_device
 from hightide.gpu.limits import known_limits, measure_limits
+from hightide.runtime.device_routes import tuned_routes
 from hightide.tools.doctor.fits import Fit, adapter_memory, find_fits
 from hightide.tools.doctor.remedies import Finding, find_problems
-from hightide.tools.doctor.selftest import TrialResult, self_test
+from hightide.tools.doctor.selftest import TrialResult, kernels_digest, self_test
 from hightide.tools.doctor.system import System, read_system
 from hightide.tools.doctor.vulkan import VulkanDevice, vulkan_devices
 
@@ -113,7 +114,7 @@ def examine(
 
 def tested(device: Device, fresh: bool = False, progress: Callable[[int, int], None] | None = None) -> SelfTest:
     """The self-test's result: kept for this adapter, driver and these kernels, or made now."""
-    key = f"{measurements.adapter_key(device.adapter)} | kernels {measurements.kernels_digest()}"
+    key = f"{measurements.adapter_key(device.adapter)} | kernels {kernels_digest()}"
     known = measurements.load(FILE).get(key)
     if known is not None and not fresh:
         with suppress(TypeError, KeyError):
@@ -191,7 +192,7 @@ def properties(device: Device) -> list[Property]:
 
 
 def _routes(device: Device) -> Property:
-    if device.tuned:
+    if tuned_routes(device.adapter):
         return Property("routes", "tuned", "measured on this adapter; `hightide tune --show` lists them")
     return Property("routes", "defaults", "`hightide tune` measures which are faster here")
 

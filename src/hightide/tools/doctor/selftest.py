@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
 from queue import SimpleQueue
 
 import numpy as np
@@ -22,6 +24,7 @@ from hightide.ops.contract import Kernel
 from hightide.planning.levels import InputElements, MaxElements, graph_inputs
 from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.device_routes import forcing, tuned_routes
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.doctor.case_graph import CaseGraph
 
@@ -53,17 +56,16 @@ class TrialResult:
 
 def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
     """Every case as the adapter takes it, then with each option that leads to kernels it has not met."""
-    found = []
+    found, usual = [], Choices(device.traits, tuned_routes(device.adapter))
     for case in [*all_cases(), *cases_of("blocks")] if cases is None else cases:
         graph = CaseGraph(case, np.random.default_rng(7))
-        usual = {**device.tuned}
-        met = _kernels(graph, Choices(device.traits, usual))
+        met = _kernels(graph, usual)
         found.append(Trial(case))
         for choice in CHOICES.values():
             for option in choice.options:
                 if not choice.exact or not choice.possible(device.traits, option):
                     continue
-                kernels = _kernels(graph, Choices(device.traits, {**usual, choice.name: option}))
+                kernels = _kernels(graph, usual, {choice.name: option})
                 if not kernels <= met:
                     met |= kernels
                     found.append(Trial(case, ((choice.name, option),)))
@@ -95,6 +97,19 @@ def self_test(
                 progress(len(results), len(planned))
             results.append(result)
     return results
+
+
+def kernels_digest() -> str:
+    """Of all kernels and ops: what was checked with others says nothing."""
+    digest = sha256()
+    pending = [resources.files("hightide.ops")]
+    while pending:
+        entry = pending.pop()
+        if entry.is_dir():
+            pending += sorted(entry.iterdir(), key=lambda e: e.name)
+        elif entry.name.endswith((".wgsl", ".py")):
+            digest.update(entry.name.encode() + entry.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def run_trial(trial: Trial, device: Device) -> TrialResult:
@@ -146,11 +161,11 @@ def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[fl
     return share, f"error {share:.2e} of the range, over {tolerance:.0e}" if share > tolerance else ""
 
 
-def _kernels(graph: CaseGraph, choices: Choices) -> set[Kernel]:
+def _kernels(graph: CaseGraph, choices: Choices, forced: Mapping[str, str] = {}) -> set[Kernel]:
     """The kernels of a case at its levels; none if it cannot be planned so."""
     kernels: set[Kernel] = set()
     try:
-        planner = Planner(graph.graph, choices=choices)
+        planner = forcing(Planner(graph.graph, choices=choices), forced)
         plans = [planner.plan_max(MaxElements())]
         specs = graph_inputs(graph.graph, None, None)
         for live in graph.levels():

@@ -115,7 +115,7 @@ def _node(planned: PlannedPart, call: OpCall, line: CallLine) -> dict[str, Any]:
         "name": call.name,
         "short": short,
         "family": REGISTRY[call.name].family,
-        "about": inspect.getdoc(type(op)) or "",
+        "about": inspect.getdoc(op) or "",
         "view": call.index in planned.planner.aliases.views,
         "gives": list(output_ids(planned.graph, call)),
         "arguments": [[a.name, a.text, list(a.ids)] for a in line.arguments],
