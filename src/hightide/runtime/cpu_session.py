@@ -135,6 +135,10 @@ class CpuSession:
     def restore(self, snapshot: Any) -> None:
         self.state = snapshot
 
+    def close(self) -> None:
+        """Let go of state and unpacked weights."""
+        self.state, self._unpacked = {}, {}
+
     def _run_call(self, call: OpCall, op: type[Op], plan: Plan, values: Values) -> None:
         ids = output_ids(self.graph, call)
         if call.index in self.planner.aliases.views:

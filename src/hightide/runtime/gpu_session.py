@@ -240,6 +240,12 @@ class GpuSession:
             self.device.write(self._own[id], 0, whole_words(np.ascontiguousarray(array, _on_gpu(value.dtype))))
         self.device.flush()
 
+    def close(self) -> None:
+        """Free the session's buffers."""
+        self.device.flush()
+        for buffer in (*self._shared, *self._own.values(), *self._backup.values()):
+            buffer.destroy()
+
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         for buffer in (*self._shared, *(self._own[id] for id in self.graph.inputs if id in self._own)):

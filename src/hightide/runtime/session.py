@@ -58,3 +58,6 @@ class Session(Protocol):
 
     def device_bytes(self) -> dict[str, int]:
         """Memory by kind."""
+
+    def close(self) -> None:
+        """Free what the session holds on its device; it cannot run after that."""
