@@ -77,7 +77,7 @@ def test_data_path() -> None:
 
 
 def test_etdump_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no ETDump"):
+    with pytest.raises(UnsupportedError, match="does not write ETDumps"):
         Runtime.get().load_program(PROGRAMS / "portable.pte", enable_etdump=True)
 
 

@@ -103,15 +103,17 @@ def test_missing_kernels_and_backends_are_refused_at_load() -> None:
     file = read_program(PROGRAMS / "portable.pte")
     forward = file.methods["forward"]
     delegate = Delegate("XnnpackBackend", file.methods["forward"].values[0].constant, {})  # type: ignore[union-attr, arg-type]
-    instructions = (KernelCall("aten::nothing.out", (2, 3, 3)), DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)))
+    nothing = KernelCall("aten::nothing.out", (2, 3, 3))
+    instructions = (nothing, DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)), nothing)
     file.methods["forward"] = MethodFile(
         "forward", forward.values, forward.inputs, forward.outputs, instructions, (delegate,)
     )
     with pytest.raises(hightide.UnsupportedError) as error:
         Program(file, "cpu")
     assert str(error.value) == (
-        "portable.pte needs 3 things that hightide lacks: forward, instruction 0: aten::nothing.out; "
-        "forward, instruction 2: a::b; forward, delegate 0: the backend XnnpackBackend"
+        "portable.pte needs 2 ops and one backend that hightide does not support: "
+        "aten::nothing.out (forward, instructions 0 and 3), a::b (forward, instruction 2), "
+        "the backend XnnpackBackend (forward, delegate 0)"
     )
 
 

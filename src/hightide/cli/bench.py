@@ -82,7 +82,7 @@ def _measure(
 ) -> Result:
     """All that was asked for; `after` each part, so that a run that is ended keeps what it has."""
     from hightide.gpu.limits import measure_limits
-    from hightide.pte.program import choose_device, named_device
+    from hightide.runtime.build import choose_device, named_device
     from hightide.tools.bench.built_for import measure_built_for
     from hightide.tools.bench.machine import describe, load
     from hightide.tools.bench.random_llama import random_llama

@@ -23,7 +23,8 @@ from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec, graph_inputs
-from hightide.pte.program import Program, build_session, choose_device, load, named_device
+from hightide.pte.program import Program, load
+from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.inspect.varying import Symbol
 from hightide.traits import Traits
