@@ -386,7 +386,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(prompt: Any, options: di
 @pytest.mark.parametrize("name, most", [("llama.gguf", 256), ("llama_gqa.pte", 96), ("llama_nokv.pte", 47)])
 def test_the_context_asked_for_must_be_there(name: str, most: int) -> None:
     for wrong in (0, most + 1):
-        with pytest.raises(InputError, match=f"has a context of {most}; {wrong} was asked for"):
+        with pytest.raises(InputError, match=f"has a context of {most} tokens; it cannot use {wrong}"):
             open_llm(name, "cpu", context=wrong)
     assert open_llm(name, "cpu", context=20).generate(PROMPT).finish_reason == "context"
 
@@ -444,10 +444,10 @@ def order(where: str | None) -> Iterator[tuple[LLM, Order]]:
     llm = shared_llm(where)
     llm.reset()
     order = Order(llm.decoder)
-    llm.decoder = order  # type: ignore[assignment]
+    llm.engine.decoder = order  # type: ignore[assignment]
     yield llm, order
     llm.reset()
-    llm.decoder = order.decoder
+    llm.engine.decoder = order.decoder
     assert order.launched == order.collected, "a call is still under way"
 
 
@@ -617,7 +617,7 @@ def test_a_state_that_does_not_fit_changes_nothing(llm: LLM, tmp_path: Path) -> 
             llm.load_state(tmp_path / name)
         assert "\n" not in str(caught.value) and llm.tokens == held, name
     for wrong in (-1, len(held) + 1):
-        with pytest.raises(InputError, match=f"there are {len(held)} tokens to keep, not {wrong}"):
+        with pytest.raises(InputError, match=f"there are {len(held)} tokens, so {wrong} cannot be kept"):
             llm.truncate(wrong)
     assert llm.generate(PROMPT, max_tokens=4).tokens == expected
 

@@ -185,7 +185,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[HightideError], str]] = [
     ("llama", {"group_size": 40}, InputError, "not whole groups of 40"),
     ("llama", {"group_size": 0}, InputError, "group_size cannot be 0"),
     ("llama", {"embedding_bits": 3}, InputError, "embedding_bits is 4 or 8, not 3"),
-    ("llama", {"context": 300}, InputError, "has a context of 256; 300 was asked for"),
+    ("llama", {"context": 300}, InputError, "has a context of 256 tokens; it cannot use 300"),
     ("llama", {"context": 64, "max_tokens": 64}, InputError, "max_tokens must be between 2 and 63, not 64"),
 ]
 

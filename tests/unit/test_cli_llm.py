@@ -224,7 +224,7 @@ def damaged(model: Path, folder: Path, what: str) -> list[object]:
         ("not token ids", "is not token ids"),
         ("temperature", "temperature cannot be -1"),
         ("speculation with a temperature", "speculation needs temperature 0"),
-        ("context", "has a context of 128; 129 was asked for"),
+        ("context", "has a context of 128 tokens; it cannot use 129"),
         ("device", ""),
         ("tokenizer", ""),
         ("bias", "token 1000"),

@@ -172,6 +172,23 @@ class Tokenizer:
         return _from_pieces(pieces)
 
 
+def find_tokenizer(
+    model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
+) -> Tokenizer | None:
+    """The one given, the one in a GGUF model, or a tokenizer file beside the model."""
+    if isinstance(given, Tokenizer):
+        return given
+    if given is not None:
+        return Tokenizer.from_file(given)
+    if metadata is not None:
+        return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
+    exported = model.with_suffix(".tokenizer.gguf")  # as `hightide export` names it
+    for path in (exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
+        if path.is_file():
+            return Tokenizer.from_file(path)
+    return None
+
+
 def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos: bool = True, **rest: Any) -> Tokenizer:
     return _finish(
         sentencepiece(pieces),

@@ -71,9 +71,9 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
         """The one that was named, that is in the file, or that lies beside it."""
-        from hightide.llm.llm import _find_tokenizer
+        from hightide.llm.tokenizer import find_tokenizer
 
-        return _find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
+        return find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
 
 
 @dataclass(eq=False)

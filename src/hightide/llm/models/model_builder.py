@@ -47,7 +47,7 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
         raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a count")
     context = min(trained, DEFAULT_CONTEXT) if asked is None else asked
     if not least <= context <= trained:
-        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+        raise InputError(f"{file.path.name} has a context of {trained} tokens; it cannot use {context}")
     return context
 
 
