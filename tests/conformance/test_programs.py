@@ -129,9 +129,10 @@ def test_missing_ops_are_refused_at_load_with_the_full_list(name: str, monkeypat
         monkeypatch.undo()
         find_op.cache_clear()
     head, _, listed = str(refused.value).partition(": ")
-    assert head == f"{name}.pte needs {'one op' if len(gone) == 1 else f'{len(gone)} ops'} that hightide does not support"
+    count = "one op" if len(gone) == 1 else f"{len(gone)} ops"
+    assert head == f"{name}.pte needs {count} that hightide does not support"
     told = dict(re.findall(r"(\S+) \((.*?)\)(?:, |$)", listed))
-    assert told == {op: "; ".join(place(*at) for at in where.items()) for op, where in gone.items()}
+    assert told == {op: "; ".join(place_text(*at) for at in where.items()) for op, where in gone.items()}
 
 
 # ---- orders
@@ -191,7 +192,7 @@ def ops_at(name: str) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def place(where: str, numbers: list[int]) -> str:
+def place_text(where: str, numbers: list[int]) -> str:
     """As a refusal says it."""
     if len(numbers) == 1:
         return f"{where} {numbers[0]}"

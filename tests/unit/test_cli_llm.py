@@ -214,7 +214,7 @@ def damaged(model: Path, folder: Path, what: str) -> list[object]:
         ("not a model", "neither a GGUF model nor"),
         ("truncated header", "truncated"),
         ("truncated data", "truncated"),
-        ("unknown architecture", "is a mamba model; known are"),
+        ("unknown architecture", "is a mamba model; llama, qwen2"),
         ("unknown type", "unknown type"),
         ("prompt longer than the context", "tokens; the context holds 128"),
         ("failing template", "template failed"),
@@ -302,9 +302,9 @@ def test_windows_cover_every_token_once(count: int, stride: int) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--window", 1], "a window of 1"),
-        (["--window", CONTEXT + 1], f"not within 2..{CONTEXT}"),
-        (["--window", 8, "--stride", 8], "a stride of 8"),
+        (["--window", 1], "the context, not 1"),
+        (["--window", CONTEXT + 1], f"the window must be 2 to {CONTEXT} tokens"),
+        (["--window", 8, "--stride", 8], "the stride must be 1 to 7 tokens, less than the window, not 8"),
     ],
 )
 def test_perplexity_refuses(command: Any, model: Path, tmp_path: Path, options: list[object], says: str) -> None:

@@ -164,9 +164,7 @@ def test_a_call_that_does_not_fit_its_op_is_refused_at_load(monkeypatch: pytest.
     monkeypatch.setattr(program_module, "bind_graph", misfit)
     with pytest.raises(hightide.UnsupportedError) as error:
         load(PROGRAMS / "two_dims.pte", device="cpu")
-    assert str(error.value) == (
-        "two_dims.pte (forward, delegate 0): op 3 (aten.add.Tensor): argument alpha is missing"
-    )
+    assert str(error.value) == ("two_dims.pte (forward, delegate 0): op 3 (aten.add.Tensor): argument alpha is missing")
 
 
 # ---- inputs by name
@@ -203,7 +201,7 @@ def test_wrong_names(call: str, inputs: tuple[object, ...], named: dict[str, obj
 def test_routes_are_checked_when_a_program_is_loaded() -> None:
     program = load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gemv": "split"})
     assert program.routes == {"linear.gemv": "split"}
-    with pytest.raises(hightide.InputError, match=r"there is no choice of routes 'linear\.gem'; the choices are .*gemv"):
+    with pytest.raises(hightide.InputError, match=r"no choice of routes 'linear\.gem'; the choices are .*gemv"):
         load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gem": "split"})
     with pytest.raises(hightide.InputError, match=r"linear\.gemv has no route 'x'; its routes are .*split"):
         load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gemv": "x"})
@@ -242,7 +240,7 @@ def test_a_closed_program_is_refused() -> None:
     assert forward.closed and project.closed
     assert repr(program).startswith("<Program counter.pte: forward, project, ") and repr(program).endswith("(closed)>")
     for call in (program.method, lambda: program.delegate_graph("forward", 0)):
-        with pytest.raises(hightide.HightideError, match="counter.pte is closed; load it again to use it"):
+        with pytest.raises(hightide.HightideError, match=r"counter\.pte is closed; load it again to use it"):
             call()
     program.close()
     assert program.metadata["get_max_seq_len"] == 33  # read from the file, and so still there

@@ -120,7 +120,7 @@ class Conversation:
         return [text, state]
 
     def load(self, path: Path) -> str | None:
-        """Continues a saved conversation; returns why its state cannot be used, if so (its messages are then read again)."""
+        """Continues a saved conversation; if its state cannot be used, returns why (the messages are read again)."""
         text, state = _files(path)
         try:
             saved = json.loads(text.read_text("utf-8"))

@@ -30,6 +30,15 @@ from hightide.llm.llm import LLM, Prompt
 
 
 @dataclass(frozen=True)
+class PromptKind:
+    """What the prompt is: text, a message, or token ids."""
+
+    chat: Annotated[bool, typer.Option("--chat", help="Treat the prompt as a message and answer it.")] = False
+    system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None
+    ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False
+
+
+@dataclass(frozen=True)
 class GenerateSampling(SamplingOptions):
     """As in a chat, and what needs the logits."""
 
@@ -53,9 +62,7 @@ def generate(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} {WITHOUT_MODEL}")] = None,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads stdin.")] = "-",
     *,
-    chat: Annotated[bool, typer.Option("--chat", help="Treat the prompt as a message and answer it.")] = False,
-    system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False,
+    kind: PromptKind,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256,
     stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None,
     sampling: GenerateSampling,
@@ -68,10 +75,10 @@ def generate(
     The text streams to stdout; everything else goes to stderr.
     """
     options = sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ())
-    given = _prompt(read_stdin() if prompt == "-" else prompt, chat or system is not None, system, ids)
+    given = _prompt(read_stdin() if prompt == "-" else prompt, kind)
     llm, seconds = open_model(model, opening)
     with llm:
-        if not ids:
+        if not kind.ids:
             require_tokenizer(llm, ", or the prompt as --ids")
         stream, pieces = _answer(llm, given, options, shown=not as_json)
         if as_json:
@@ -107,16 +114,16 @@ def read_stdin() -> str:
     return decode_text(sys.stdin.buffer.read(), "the prompt").removesuffix("\n").removesuffix("\r")
 
 
-def _prompt(text: str, chat: bool, system: str | None, ids: bool) -> Prompt:
-    if ids:
+def _prompt(text: str, kind: PromptKind) -> Prompt:
+    if kind.ids:
         try:
             return [int(item) for item in text.replace(",", " ").strip(" []\n").split()]
         except ValueError:
             raise InputError(f"{text!r} is not a list of token ids, such as '1 9038 2501'") from None
-    if not chat:
+    if not kind.chat and kind.system is None:
         return text
-    message = {"role": "user", "content": text}
-    return [message] if system is None else [{"role": "system", "content": system}, message]
+    system = [] if kind.system is None else [{"role": "system", "content": kind.system}]
+    return [*system, {"role": "user", "content": text}]
 
 
 def _bias(text: str) -> tuple[int, float]:

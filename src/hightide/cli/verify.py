@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from hightide.cli.groups import grouped
 from hightide.cli.inputs import collect
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Tokenizer
@@ -26,15 +28,16 @@ from hightide.tools.verify.verify_text import render, verdict
 Many = list[str] | None
 
 
-def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help=MODEL_HELP, show_default=False)],
+@dataclass(frozen=True)
+class LevelOptions:
+    """What is run."""
+
     level: Annotated[
         Many, typer.Option(metavar="S=1,7,128", help="Values of a live size; all combinations are run. Repeatable.")
-    ] = None,
-    pos: Annotated[str | None, typer.Option(metavar="0,40", help="Values of the position.")] = None,
-    at: Annotated[Many, typer.Option(metavar="S=17,pos=40", help="One level. Repeatable.")] = None,
-    method: Annotated[str, typer.Option(help="The method of a program.")] = "forward",
-    prompt: Annotated[str | None, typer.Option(help="Use the tokens of this text instead of random ones.")] = None,
+    ] = None
+    pos: Annotated[str | None, typer.Option(metavar="0,40", help="Values of the position.")] = None
+    at: Annotated[Many, typer.Option(metavar="S=17,pos=40", help="One level. Repeatable.")] = None
+    prompt: Annotated[str | None, typer.Option(help="Use the tokens of this text instead of random ones.")] = None
     inputs: Annotated[
         Many,
         typer.Option(
@@ -42,17 +45,53 @@ def verify(
             metavar="[NAME=]FILE|JSON",
             help="An input: a .npy, .npz, .bin or .json file, or JSON. Repeatable.",
         ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed for the random inputs.")] = 0,
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed for the random inputs.")] = 0
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What is compared, and how closely."""
+
     tolerance: Annotated[
         float | None,
         typer.Option(
             min=0, help="Largest error of one op, as a fraction of its row's largest value. Default: by kind of op."
         ),
-    ] = None,
+    ] = None
     output_tolerance: Annotated[
         float | None, typer.Option(min=0, help="Largest error of the outputs of a whole run.")
-    ] = None,
+    ] = None
+    routes: Annotated[bool, typer.Option(help="Also check the routes that this adapter does not take.")] = True
+    repeats: Annotated[int, typer.Option(min=1, help="How many runs must give the same bytes.")] = 2
+
+
+@dataclass(frozen=True)
+class OpeningOptions:
+    """How a file is opened for the tools."""
+
+    method: Annotated[str, typer.Option(help="The method of a program.")] = "forward"
+    device: Annotated[str | None, typer.Option(help="An adapter by index or name.")] = None
+    context: Context = None
+    tokenizer: Tokenizer = None
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """How the report is shown."""
+
+    every: Annotated[bool, typer.Option("--ops", help="Show every op at every level.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")] = False
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as an HTML page.")] = None
+    as_json: Json = False
+
+
+@grouped
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help=MODEL_HELP, show_default=False)],
+    *,
+    levels: LevelOptions,
+    judging: JudgeOptions,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Compare with another file instead of the references.")
     ] = None,
@@ -62,15 +101,8 @@ def verify(
             metavar="A,B", help="Several adapters, by index or name: each is verified, and compared with the first."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="An adapter by index or name.")] = None,
-    routes: Annotated[bool, typer.Option(help="Also check the routes that this adapter does not take.")] = True,
-    repeats: Annotated[int, typer.Option(min=1, help="How many runs must give the same bytes.")] = 2,
-    context: Context = None,
-    tokenizer: Tokenizer = None,
-    every: Annotated[bool, typer.Option("--ops", help="Show every op at every level.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as an HTML page.")] = None,
-    as_json: Json = False,
+    opening: OpeningOptions,
+    shown: ShowOptions,
 ) -> None:
     """Compare the GPU with the NumPy references, op by op.
 
@@ -80,24 +112,21 @@ def verify(
     """
     try:
         path = model_file(file)
-        options: Any = {"method": method, "device": device, "context": context, "tokenizer": tokenizer}
-        subject = open_subject(path, **options)
-        tokens = _tokens(subject, prompt)
-        where = _where(subject, level or [], pos, at or [], inputs or [], seed, tokens)
-        settings = Settings(seed, tolerance, output_tolerance, routes, repeats, tokens)
+        subject = open_subject(path, **asdict(opening))
+        tokens = _tokens(subject, levels.prompt)
+        where = _where(subject, levels, tokens)
+        settings = Settings(levels.seed, **asdict(judging), tokens=tokens)
         with bar(f"verifying {path.name}", "levels") as tell:
             if against is not None:
-                other = open_subject(
-                    model_file(str(against)), method=method, device=device, context=context, tokenizer=tokenizer
-                )
+                other = open_subject(model_file(str(against)), **asdict(opening))
                 report = compare_files(subject, other, where, settings, tell)
             else:
-                names = [name.strip() for name in adapters.split(",")] if adapters else [device]
+                names = [name.strip() for name in adapters.split(",")] if adapters else [opening.device]
                 report = verify_file(subject, where, settings, names, tell)
     except (HightideError, OSError) as error:
         print(f"hightide: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    _show(report, every, quiet, as_json, html)
+    _show(report, shown)
     raise typer.Exit(0 if report.passed else 1)
 
 
@@ -112,23 +141,15 @@ def _tokens(subject: Subject, prompt: str | None) -> tuple[int, ...] | None:
     return tokens
 
 
-def _where(
-    subject: Subject,
-    levels: list[str],
-    pos: str | None,
-    at: list[str],
-    inputs: list[str],
-    seed: int,
-    tokens: tuple[int, ...] | None,
-) -> Where:
-    values = dict(parse_values(text) for text in levels)
-    if pos is not None:
-        values["pos"] = parse_values(pos, "pos")[1]
-    if at and values:
+def _where(subject: Subject, options: LevelOptions, tokens: tuple[int, ...] | None) -> Where:
+    values = dict(parse_values(text) for text in options.level or ())
+    if options.pos is not None:
+        values["pos"] = parse_values(options.pos, "pos")[1]
+    if options.at and values:
         raise InputError("--at names whole levels; give either --at, or --level and --pos")
-    exact: list[dict[str, int]] = [parse_at(text) for text in at]
-    if inputs:
-        return Where({}, given=_given(subject, inputs, seed))
+    exact: list[dict[str, int]] = [parse_at(text) for text in options.at or ()]
+    if options.inputs:
+        return Where({}, given=_given(subject, options.inputs, options.seed))
     if tokens and not values and not exact and subject.parts and "S" in subject.parts[0].symbols:
         exact = _levels_of_prompt(subject.parts[0].symbols, len(tokens))
     return Where(values, exact)
@@ -154,13 +175,13 @@ def _levels_of_prompt(symbols: dict[str, int], count: int) -> list[dict[str, int
     return levels if count == 1 else [*levels, {"S": 1, "pos": count - 1} | keep]
 
 
-def _show(report: Report, every: bool, quiet: bool, as_json: bool, html: Path | None) -> None:
-    if html is not None:
+def _show(report: Report, options: ShowOptions) -> None:
+    if options.html is not None:
         page = Console(record=True, width=160, file=io.StringIO(), highlight=False)
         page.print(render(report, all_ops=True, width=page.width))
-        html.write_text(page.export_html(), encoding="utf-8")
-    if as_json:
+        options.html.write_text(page.export_html(), encoding="utf-8")
+    if options.as_json:
         print(json.dumps(report.as_json()))
     else:
         console = Console(soft_wrap=False, highlight=False)
-        console.print(verdict(report) if quiet else render(report, every, console.width))
+        console.print(verdict(report) if options.quiet else render(report, options.every, console.width))

@@ -196,7 +196,7 @@ class LLM:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ProgramError(f"{path} is not a saved state: {error}") from None
         if model != _fingerprint(self.path) or not all(0 <= token < self.decoder.vocab_size for token in tokens):
-            raise InputError(f"{path} is the state of another model than {self.path.name}")
+            raise InputError(f"{path} was not saved by {self.path.name}")
         self.decoder.restore(arrays, len(tokens))
         self.engine.tokens = tokens
 

@@ -30,7 +30,7 @@ class GenerationOptions:
         if self.max_tokens is not None and self.max_tokens < 0:
             raise InputError(f"max_tokens cannot be {self.max_tokens}")
         if self.on_full not in ON_FULL:
-            raise InputError(f"on_full is 'stop' or 'shift', not {self.on_full!r}")
+            raise InputError(f"on_full must be 'stop' or 'shift', not {self.on_full!r}")
         if self.speculate and (self.sampling.temperature > 0 or not self.sampling.on_device):
             raise InputError("speculation needs temperature 0, no penalties and no logprobs")
 

@@ -49,7 +49,7 @@ class Sampling:
     def check_tokens(self, vocab_size: int) -> None:
         bad = next((token for token in self.logit_bias if not 0 <= token < vocab_size), None)
         if bad is not None:
-            raise InputError(f"logit_bias names token {bad}; there are 0..{vocab_size - 1}")
+            raise InputError(f"logit_bias names token {bad}, but the vocabulary ends at {vocab_size - 1}")
 
     @property
     def on_device(self) -> bool:

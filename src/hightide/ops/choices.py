@@ -52,7 +52,7 @@ class Choices:
 
 
 def check_routes(routes: Mapping[str, str]) -> dict[str, str]:
-    """Routes that a caller forces, by the name of the choice; InputError for a choice or an option that does not exist."""
+    """Routes that a caller forces, by the name of the choice; InputError for one that does not exist."""
     for name, option in routes.items():
         if name not in CHOICES:
             raise InputError(f"there is no choice of routes {name!r}; the choices are {', '.join(sorted(CHOICES))}")
