@@ -230,7 +230,7 @@ def test_the_command(device: Device, hightide: Any, tmp_path: Path) -> None:
         (("--at", "X=1"), "forward has no X; what varies in it: S (up to 47), pos (up to 95)"),
         (("--at", "S=99"), "S is 99; in forward it is 0 to 47"),
         (("--at", "S"), "'S' is not NAME=NUMBER"),
-        (("--choose", "nothing=1"), "'nothing=1' is not CHOICE=OPTION"),
+        (("--route", "nothing=1"), "there is no choice of routes 'nothing'"),
         (("--method", "backward"), "has no method 'backward'"),
     ],
 )

@@ -25,7 +25,8 @@ from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.planning.levels import InputSpec, graph_inputs
-from hightide.pte.program import Program, build_session, choose_device, load, named_device
+from hightide.pte.program import Program, load
+from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.session import Session
 from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.inspect.varying import Symbol
