@@ -1,4 +1,4 @@
-"""Constants to the GPU, a chunk at a time, so that host memory stays small however large the file."""
+"""Uploads constants to the GPU in chunks, so that host memory stays small however large the file is."""
 
 from __future__ import annotations
 

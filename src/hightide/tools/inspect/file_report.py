@@ -1,4 +1,4 @@
-"""What a file is, at a glance: methods, what varies, ops, constants, memory. Data; `cli/inspect.py` prints it."""
+"""An overview of a file as data: methods, what varies, ops, constants, memory. `cli/inspect.py` prints it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
 from hightide.tools.inspect.graph_trace import Dim, trace_outputs
 from hightide.tools.inspect.level_sources import MethodSource, Source
-from hightide.tools.inspect.planning import PlannedPart, Target
 from hightide.tools.inspect.memory_report import Memory
+from hightide.tools.inspect.planning import PlannedPart, Target
 from hightide.tools.inspect.varying import live_dims
 from hightide.tools.opened_file import OpenedFile, method_parts, open_file
 

@@ -53,7 +53,9 @@ def layers_of(lines: Sequence[CallLine]) -> Repetition | None:
 
 
 def arguments_of(graph: Graph, call: OpCall, inputs: Mapping[int, str]) -> tuple[ArgumentText, ...]:
-    return tuple(ArgumentText(name, value_text(graph, id, inputs), _value_ids(graph, id)) for name, id in call.args.items())
+    return tuple(
+        ArgumentText(name, value_text(graph, id, inputs), _value_ids(graph, id)) for name, id in call.args.items()
+    )
 
 
 def _gives(graph: Graph, call: OpCall, formulas: Formulas) -> tuple[tuple[int, str, str], ...]:

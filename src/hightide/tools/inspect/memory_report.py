@@ -1,4 +1,4 @@
-"""The memory that a session of a graph takes, by kind, and what views and reuse save: as a session plans it."""
+"""The memory that a session of a graph takes, by kind, and what views and reuse save."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.inspect.level_sources import GraphSource
 from hightide.tools.opened_file import Part
 from hightide.tools.verify.compare import Errors, compare
+from hightide.tools.verify.full_run import check_full_run
 from hightide.tools.verify.results import LevelResult
 from hightide.tools.verify.tolerances import chained_tolerance
 from hightide.tools.verify.walk import ReadsPoison, Walker
-from hightide.tools.verify.full_run import check_full_run
 
 
 @dataclass(frozen=True)

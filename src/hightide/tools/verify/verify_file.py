@@ -1,4 +1,4 @@
-"""`verify_file`: everything that `hightide verify` does, without its words."""
+"""What `hightide verify` does, without the printing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hightide.pte.kernel_calls import is_host_work
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Session
-from hightide.tools.opened_file import Part, OpenedFile
+from hightide.tools.opened_file import OpenedFile, Part
 from hightide.tools.verify.level_choice import level_of, levels_of
 from hightide.tools.verify.part_verifier import PartVerifier, VerifySettings
 from hightide.tools.verify.results import VerifyReport
@@ -25,7 +25,7 @@ Tell = Callable[[int, int], None]  # (levels done, in all)
 
 @dataclass(frozen=True)
 class WantedLevels:
-    """The levels to look at: values by symbol, or whole levels, or the level of given inputs."""
+    """The levels to verify: values by symbol, or complete levels, or the level of given inputs."""
 
     values: Mapping[str, Sequence[int]]
     exact: Sequence[Mapping[str, int]] = ()
@@ -38,9 +38,13 @@ class WantedLevels:
 
 
 def verify_file(
-    opened: OpenedFile, where: WantedLevels, settings: VerifySettings, devices: Sequence[str | int | None], tell: Tell | None = None
+    opened: OpenedFile,
+    where: WantedLevels,
+    settings: VerifySettings,
+    devices: Sequence[str | int | None],
+    tell: Tell | None = None,
 ) -> VerifyReport:
-    """Each part on the first device at each level, op by op; on the others too, beside the first."""
+    """Verify each part op by op at each level, on every device, and compare the other devices with the first."""
     if not opened.parts:
         raise InputError(f"{opened.path.name} has nothing in method {opened.method} that runs on a GPU")
     report = VerifyReport(opened.path.name, [], settings.seed)
@@ -96,7 +100,7 @@ def compare_files(
 
 
 def _not_verified(opened: OpenedFile) -> list[str]:
-    """What of a program runs on NumPy anyway."""
+    """What of a program runs on NumPy in any case."""
     if opened.program is None:
         return []
     calls = opened.program.file.methods[opened.method].instructions
