@@ -111,8 +111,15 @@ def test_tables_fit_the_window_and_keep_their_numbers(width: int) -> None:
 
 def test_no_dispatches_at_all_is_said_too() -> None:
     level = made_up().levels[0]
-    runs = tuple(TimedRun(r.begin, r.end, 0.0, r.spans, (), 0.0) for r in level.runs)
-    empty = LevelProfile({}, (), runs, level.untimed, 0.1, LIMITS, False)
+    empty = LevelProfile(
+        {},
+        (),
+        tuple(TimedRun(r.begin, r.end, 0.0, r.spans, (), 0.0) for r in level.runs),
+        level.untimed,
+        0.1,
+        LIMITS,
+        False,
+    )
     text = as_text(Profile("x", "a", "d", Timing.PASSES, LIMITS, (empty,)))
     assert "fixed shapes: no dispatches" in text and "CPU time" not in text
 

@@ -17,9 +17,9 @@ from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import BufferCopy, Command, Recording
 from hightide.graph.symbols import Env, Sym
 from hightide.graph.values import TensorValue
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Scratch, Tensor
+from hightide.ops.kernel import Dispatch, Scratch, Tensor
+from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.planning.levels import live_symint
-from hightide.planning.memory import gpu_bytes
 from hightide.planning.planner import Plan, Step
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.symint_buffer import SymIntBuffer

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hightide.graph.values import TensorValue
+from hightide.ops.storage import gpu_bytes
 from hightide.planning.levels import InputSpec
-from hightide.planning.memory import gpu_bytes, plan_memory
+from hightide.planning.memory import plan_memory
 from hightide.planning.planner import Planner
 from hightide.runtime.session_plan import plan_session
 

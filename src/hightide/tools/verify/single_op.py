@@ -21,7 +21,7 @@ from hightide.graph.graph import OpCall, input_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.kernel import Dispatch, Scratch, Tensor
-from hightide.planning.memory import gpu_bytes
+from hightide.ops.storage import gpu_bytes
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.ready_plans import shader_of

@@ -1,4 +1,4 @@
-"""How much an op's own error may be, of the largest value in its row: what the op declares, and more for halves.
+"""How much an op's own error may be, of the largest value in its row: see the table in `docs/verify.md`.
 
 Where a result is beyond its tolerance, the op's reference is run once more in float32: an op whose exact
 result cannot be had in that precision (a difference of nearly equal numbers, a value halfway between two
@@ -17,6 +17,7 @@ from hightide.ops.contract import Dispatch, Kernel, Tensor
 
 HALF = 2e-3  # anything that is held or computed in halves
 APPROXIMATE = 5e-2  # a route that trades precision for speed: activations as 8-bit codes
+
 FEW_TIMES = 8  # what float32 is off by that is allowed where an op is ill-conditioned
 CHAINED = 1e-3  # of the outputs of a whole run, against the references
 CHAINED_HALVES = 2e-2  # the same where some tensors are held as halves
