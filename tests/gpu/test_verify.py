@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     "a swapped head": (("kv_head * params.k_head", "(kv_head ^ 1u) * params.k_head"), PREFILL),
     "a wrong scale": (wrong_scale, LATER),
     "the cache one position too far": (
-        ("k_cache[position * params.key_width + i]", "k_cache[(position + 1u) * params.key_width + i]"),
+        ("store_k_cache(position * params.key_width + i", "store_k_cache((position + 1u) * params.key_width + i"),
         LATER,
     ),
     "a row written beyond the live length": (
@@ -126,7 +126,10 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
         PREFILL,
     ),
     "keys written beyond the live length": (
-        ("] = k[i];", "] = k[i]; k_cache[(position + 1u) * params.key_width + i] = k[i + params.keys];"),
+        (
+            "+ i, load_k(i));",
+            "+ i, load_k(i)); store_k_cache((position + 1u) * params.key_width + i, load_k(i + params.keys));",
+        ),
         {"S": 1, "pos": 2},
     ),
     "the wrong row of a table": (("i32(params.rows) - 1));", "i32(params.rows) - 1) / 2);"), PREFILL),

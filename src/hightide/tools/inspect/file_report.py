@@ -1,4 +1,4 @@
-"""What a file is, at a glance: methods, what varies, ops, constants, memory. Data; `cli/inspect.py` prints it."""
+"""An overview of a file as data: methods, what varies, ops, constants, memory. `cli/inspect.py` prints it."""
 
 from __future__ import annotations
 
