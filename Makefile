@@ -24,13 +24,13 @@ test-swiftshader: $(READY)
 # Beside the peers that are installed; `make bench BENCH=--quick` takes a few minutes, all of it up to fifteen.
 bench: $(READY)
 	$(PYTHON) -c 'import matplotlib' 2>/dev/null || $(PYTHON) -m pip install --quiet 'matplotlib>=3.8' || true
-	$(PYTHON) -m hightide bench --kernels --out benchmarks/results $(BENCH)
+	$(PYTHON) benchmarks/compare.py --kernels --out benchmarks/results $(BENCH)
 	$(PYTHON) benchmarks/update_docs.py
 	$(PYTHON) benchmarks/step.py
 
 # Other engines, each into a folder of its own in the cache: about 2 GB.
 bench-peers: $(READY)
-	$(PYTHON) -m hightide bench --setup all
+	$(PYTHON) benchmarks/compare.py --setup all
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .

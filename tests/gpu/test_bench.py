@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from compare import compare
+from peerbench.built_for import measure_built_for
+from peerbench.matmul import Matmul, matmul_shares
+from peerbench.peer import KINDS, Kind, Peer, PeerError, interpreter
+from peerbench.random_llama import RandomLlama, random_llama
+from peerbench.reading_share import attention_share, linear_share
 
 import hightide
 from hightide.cli import main
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits
-from hightide.tools.bench import scripts
 from hightide.tools.bench.bench_engine import Engine, prompt
-from hightide.tools.bench.built_for import measure_built_for
 from hightide.tools.bench.host import counted, measure_host
 from hightide.tools.bench.kernel_shares import kernel_shares
-from hightide.tools.bench.matmul import Matmul
-from hightide.tools.bench.peer import KINDS, Kind, Peer, PeerError, interpreter
-from hightide.tools.bench.random_llama import RandomLlama, random_llama
 
 SMALL = RandomLlama(dim=64, layers=2, heads=2, kv_heads=1, ffn=96, vocab=320, context=2048)
 LIMITS = Limits(10.0, 12.0, 100.0, 5.0, 80.0, 500.0)
@@ -96,11 +97,10 @@ def test_the_matmul_checks_its_result(device: Device) -> None:
         matmul.matmul(1, 1)
 
 
-def test_kernels_beside_reading(device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gemv, attention = scripts.linear_share(device), scripts.attention_share(device, 256)
-    assert gemv is not None and gemv > 0 and attention is not None and attention > 0
-    monkeypatch.setattr(scripts, "FOLDER", tmp_path)  # an installed hightide has no such scripts
-    assert scripts.linear_share(device) is None and scripts.attention_share(device, 256) is None
+def test_kernels_beside_reading(device: Device) -> None:
+    assert linear_share(device) > 0 and attention_share(device, 256) > 0
+    shares = matmul_shares(Matmul(device), LIMITS, (1,), runs=2)
+    assert {share.run for share in shares} == {"matmul M=1"} and sum(share.part for share in shares) == pytest.approx(1)
 
 
 def test_the_whole_command(
@@ -112,8 +112,7 @@ def test_the_whole_command(
 ) -> None:
     monkeypatch.setattr("hightide.gpu.limits.cache_folder", lambda: tmp_path)
     sizes = ["--prefill", "4,40", "--decode", "0,60,100000"]
-    folder = tmp_path / "results"
-    arguments = [str(model), "--quick", "--no-peers", "--json", "--out", str(folder), *sizes]
+    arguments = [str(model), "--quick", "--json", *sizes]
     monkeypatch.setattr(sys, "argv", ["hightide", "bench", *arguments, "--device", str(device.adapter.index)])
     with pytest.raises(SystemExit) as left:
         main()
@@ -123,7 +122,6 @@ def test_the_whole_command(
     measured = {(row["what"], row["size"]) for row in found["rows"]}
     assert measured == {("prefill", 4), ("prefill", 40), ("decode", 0), ("decode", 60)}  # those that fit
     assert found["start"]["total_s"] > found["start"]["load_s"] > 0 and found["start"]["peak_host_bytes"] > 1e7
-    assert json.loads((folder / "bench.json").read_text()) == told
     assert told["machine"]["adapter"] == device.adapter.name and told["limits"]["read_gb_s"] > 0
 
 
@@ -139,6 +137,17 @@ def test_installed_peers_run_the_same_model(kind: Kind, model: Path, device: Dev
     with Peer(kind, model) as peer:
         assert peer.prefill(tokens).ids == ours.prefill(tokens).ids
         assert len(peer.decode(3).samples) == 3
+
+
+def test_the_comparison_without_peers(
+    model: Path, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hightide.gpu.limits.cache_folder", lambda: tmp_path)
+    folder = tmp_path / "results"
+    compare([str(model)], quick=True, peers=False, out=folder, device=str(device.adapter.index), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert json.loads((folder / "bench.json").read_text()) == told and told["models"][0]["shared"] == []
+    assert "on hightide" in (folder / "bench.md").read_text()
 
 
 @pytest.mark.slow

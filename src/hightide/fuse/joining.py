@@ -16,7 +16,7 @@ ANY = ("aten.linear.default", "hightide.linear.default")
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearForm:
     """What a linear computes, by ids of values: activation(x @ weights.T + bias) + residual."""
 
     x: int
@@ -47,18 +47,18 @@ class Linear:
         return OpCall(0, "hightide.linear.default", args, out)
 
 
-def read_linear(r: Rewriter, call: OpCall | None) -> Linear | None:
+def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
     if call is None or call.name not in (*Q4, *ANY):
         return None
     x, weight = call.args["x"], call.args["weight"]
     bias, residual = (None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual"))
     activation = str(r.option(call, "activation"))
     if call.name in Q4:
-        return Linear(x, (weight, call.args["scales"]), call.args["group"], bias, residual, activation)
-    return Linear(x, r.items(weight), None, bias, residual, activation)
+        return LinearForm(x, (weight, call.args["scales"]), call.args["group"], bias, residual, activation)
+    return LinearForm(x, r.items(weight), None, bias, residual, activation)
 
 
-def join_linears(r: Rewriter, linears: Sequence[Linear], *, whole: bool = False) -> Linear | None:
+def join_linears(r: Rewriter, linears: Sequence[LinearForm], *, whole: bool = False) -> LinearForm | None:
     """One linear that gives the columns of all, one after the other; None if they cannot be joined.
 
     `whole`: all rows must lie in one tensor; else those of different types stay in parts.
@@ -74,10 +74,10 @@ def join_linears(r: Rewriter, linears: Sequence[Linear], *, whole: bool = False)
     weights = _join_parts(r, linears) if first.group is None else _join_q4(r, linears)
     if not weights or (whole and first.group is None and len(weights) > 1):
         return None
-    return Linear(first.x, weights, first.group, bias)
+    return LinearForm(first.x, weights, first.group, bias)
 
 
-def _join_q4(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
+def _join_q4(r: Rewriter, linears: Sequence[LinearForm]) -> tuple[int, ...]:
     weights, scales = ([r.tensor(x.weights[n]) for x in linears] for n in (0, 1))
     blobs, scale_blobs = _blobs(weights), _blobs(scales)
     forms = {
@@ -94,7 +94,7 @@ def _join_q4(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
     )
 
 
-def _join_parts(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
+def _join_parts(r: Rewriter, linears: Sequence[LinearForm]) -> tuple[int, ...]:
     """Neighbours of one type become one tensor, as far as it can be bound."""
     runs: list[list[TensorValue]] = []
     for part in (r.tensor(id) for x in linears for id in x.weights):
@@ -112,7 +112,7 @@ def _join_parts(r: Rewriter, linears: Sequence[Linear]) -> tuple[int, ...]:
     )
 
 
-def _join_biases(r: Rewriter, linears: Sequence[Linear]) -> int | None:
+def _join_biases(r: Rewriter, linears: Sequence[LinearForm]) -> int | None:
     biases = [r.tensor(x.bias) for x in linears if x.bias is not None]
     blobs = _blobs(biases)
     if not blobs or len({b.dtype for b in biases}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide.fuse.joining import ANY, Q4, Linear, join_linears, read_linear
+from hightide.fuse.joining import ANY, Q4, LinearForm, join_linears, read_linear
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
 from hightide.ops import REGISTRY
@@ -86,7 +86,7 @@ def either_way(call: OpCall) -> tuple[tuple[int, int], tuple[int, int]]:
     return (a, b), (b, a)
 
 
-def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[Linear, list[OpCall]] | None:
+def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[LinearForm, list[OpCall]] | None:
     """The linear that gives gate and up side by side, and the calls it takes the place of."""
     (gate, gate_views), (up, up_views) = r.behind_views(gate), r.behind_views(up)
     makers = [call for call in (r.maker(gate), r.maker(up)) if call is not None]

@@ -6,6 +6,7 @@ tuple of one of these.
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def _read(cls: type) -> tuple[Argument, ...]:
     hints = typing.get_type_hints(cls)
     names: dict[str, None] = {}
     for base in reversed(cls.__mro__):
-        names.update(dict.fromkeys(base.__dict__.get("__annotations__", ())))
+        names.update(dict.fromkeys(inspect.get_annotations(base)))
     return tuple(
         Argument(name, hints[name], getattr(cls, name, REQUIRED))
         for name in names

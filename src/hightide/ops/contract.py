@@ -30,6 +30,7 @@ from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims
 from hightide.ops.arguments import REQUIRED, arguments_of
 from hightide.ops.choices import Choice, Choices
+from hightide.ops.cost import Cost, distinct, largest
 from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Scratch, Tensor, kernel
 
 # How far an op's result may be off, of the largest value in its row.
@@ -120,6 +121,7 @@ class Op:
     tolerance: ClassVar[float] = SUMMED  # how far a result may be off, of the largest value in its row
     aliases: ClassVar[str] = ""  # the argument whose memory the output is; planned only if it must be a copy
     mutates: ClassVar[tuple[str, ...]] = ()  # arguments whose memory it writes
+    flops_per_element: ClassVar[float] = 1  # of the largest tensor that is not a weight
     reference: ClassVar[Callable[..., Any]]
 
     @classmethod
@@ -139,6 +141,24 @@ class Op:
     def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
         """The dispatches that write `out`: a `Tensor`, or a tuple of them where the op has several outputs."""
         raise NotImplementedError
+
+    def cost(self, dispatch: Dispatch, env: Env, scratch: Mapping[Scratch, int]) -> Cost:
+        """What one of its dispatches costs in a run with these input elements; `scratch` has the sizes of scratch."""
+        read = sum(self.bytes_read(tensor, dispatch) for tensor in distinct(dispatch.reads))
+        written = sum(self.bytes_written(tensor, dispatch) for tensor in distinct(dispatch.writes))
+        read += sum(scratch.get(s, 0) for s in dispatch.reads if isinstance(s, Scratch))
+        written += sum(scratch.get(s, 0) for s in dispatch.writes if isinstance(s, Scratch))
+        return Cost(read, written, int(self.flops(dispatch)))
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        """How much of a tensor that is read the op needs: all of it, unless it says otherwise."""
+        return tensor.nbytes
+
+    def bytes_written(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        return tensor.nbytes
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return self.flops_per_element * largest(dispatch)
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> Any:

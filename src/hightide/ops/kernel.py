@@ -10,24 +10,10 @@ from typing import Any, TypeAlias
 from hightide.errors import UnsupportedError
 from hightide.graph.symbols import SymExpr
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.wgsl.preprocessor import Constant, WgslError
 from hightide.wgsl.shader import Interface, ParamValues, Shader, interface, shader
 
-# The types that kernels compute in: int64 is narrowed with a range check, halves are f32 once they are loaded,
-# bytes are packed four to a word.
-GPU_TYPE = {
-    "float32": "f32",
-    "float16": "f32",
-    "int32": "i32",
-    "int64": "i32",
-    "uint8": "u8",
-    "int8": "u8",
-    "bool": "u8",
-}
-# GGUF's types, which stay in their blocks.
-GPU_TYPE |= dict.fromkeys(
-    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"], "blocks"
-)
 # What a binding of each element type may be given.
 TAKES = {
     "f32": ("f32",),
@@ -47,6 +33,11 @@ class Tensor:
     @property
     def dtype(self) -> str:
         return self.value.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """On the GPU."""
+        return gpu_bytes(self.value.dtype, self.dims)
 
     @property
     def rank(self) -> int:
@@ -130,7 +121,7 @@ class Kernel:
     _shaders: dict[frozenset[str], Shader] = field(default_factory=dict, repr=False)
 
     def over(self, groups: SymExpr, /, **given: Any) -> Dispatch:
-        """A dispatch with every parameter and tensor that the kernel declares; None for what this variant leaves out."""
+        """A dispatch with all parameters and tensors that the kernel declares; None for what this variant leaves out."""
         declared = self.interface
         try:
             if declared.live:

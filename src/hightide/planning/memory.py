@@ -7,23 +7,14 @@ to be read and written in the same dispatch.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from hightide.errors import UnsupportedError
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import Dims, TensorValue
-from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import GPU_TYPE, Scratch
-
-
-def gpu_bytes(dtype: str, dims: Dims) -> int:
-    """Bytes of a tensor on the GPU, in whole 32-bit words."""
-    if dtype in BLOCK_TYPES:
-        return BLOCK_TYPES[dtype].offsets(dims)[-1]
-    each = 2 if dtype == "float16" else 1 if GPU_TYPE[dtype] == "u8" else 4
-    return -(-math.prod(dims) * each // 4) * 4
+from hightide.ops.kernel import Scratch
+from hightide.ops.storage import GPU_TYPE, gpu_bytes
 
 
 @dataclass(frozen=True)

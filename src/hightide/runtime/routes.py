@@ -1,4 +1,4 @@
-"""The routes to take on a device: what the caller forces, what the environment says, what was measured, the defaults."""
+"""The routes to take on a device: what the caller forces, the environment says, was measured, is the default."""
 
 from __future__ import annotations
 

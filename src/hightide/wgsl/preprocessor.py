@@ -9,7 +9,7 @@
     #for r in ROWS … #end              the lines once for r = 0, 1, …, ROWS - 1
 
 `$NAME` and `${NAME}` stand for a constant or a loop's number, `${NAME * 2}` for an expression. Constants come from the
-caller and from `#const`; expressions are Python's, with arithmetic, comparisons, `and`, `or`, `not` and `a if b else c`.
+caller and from `#const`. Expressions are Python's: arithmetic, comparisons, `and`, `or`, `not` and `a if b else c`.
 Loops are written out because drivers keep loops over registers as loops, and the registers then live in memory: on
 llvmpipe a matrix product with its tile written out is 1.7 to 2.7 times as fast.
 """

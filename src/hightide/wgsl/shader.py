@@ -167,7 +167,10 @@ def _declaration(binding: Binding, number: int, access: str, half: bool, used: s
         seen = held = binding.type
         load, store = f"{name}[i]", "value"
     else:
-        vector: Callable[[str], str] = lambda scalar: f"vec{kind[1]}<{scalar}>" if kind[1] else scalar
+
+        def vector(scalar: str) -> str:
+            return f"vec{kind[1]}<{scalar}>" if kind[1] else scalar
+
         seen = vector("u32" if kind[2] == "word" else "f32")
         held = vector("f16") if half else seen
         load, store = f"{name}[i]", "value"

@@ -1,1 +1,1 @@
-"""The bench: hightide and its peers on one adapter, in turns, with what the adapter could do at most."""
+"""How fast a model runs here: tokens per second, the host's part, memory, and each kernel beside its limit."""

@@ -1,4 +1,4 @@
-"""From a file to its first token, in a process of its own: `python -m hightide.tools.bench.first_token MODEL [DEVICE]`."""
+"""From a file to its first token, in a process of its own."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from hightide.gpu.timestamps import TimedRecorder
 from hightide.planning.costs import Cost, cost_of, family_of
 from hightide.runtime.gpu_session import GpuSession, Ticket
 from hightide.tools.bench.bench_engine import Engine, prompt
-from hightide.tools.bench.matmul import K, Matmul
 
 PREFILL = 128
 
@@ -39,17 +38,9 @@ def kernel_shares(engine: Engine, limits: Limits, contexts: Sequence[int], runs:
     """A prefill, and decode at the shortest and the longest context that fit."""
     fitting = sorted(size for size in contexts if size < engine.context)
     tokens = prompt(min(PREFILL, engine.decoder.max_tokens), engine.decoder.vocab_size)
-    found = _shares(f"prefill {len(tokens)}", engine.session, limits, runs, partial(_launch, engine, tokens, 0))
+    found = shares_of(f"prefill {len(tokens)}", engine.session, limits, runs, partial(_launch, engine, tokens, 0))
     for size in dict.fromkeys((min(PREFILL, engine.context - 1), fitting[-1] if fitting else 0)):
-        found += _shares(f"decode at {size}", engine.session, limits, runs, partial(_launch, engine, [1], size))
-    return found
-
-
-def matmul_shares(matmul: Matmul, limits: Limits, rows: Sequence[int], runs: int) -> list[KernelShare]:
-    found: list[KernelShare] = []
-    for count in rows:
-        x = np.ones((count, K), np.float32)
-        found += _shares(f"matmul M={count}", matmul.session, limits, runs, partial(_run, matmul.session, x))
+        found += shares_of(f"decode at {size}", engine.session, limits, runs, partial(_launch, engine, [1], size))
     return found
 
 
@@ -60,13 +51,10 @@ def _launch(engine: Engine, tokens: list[int], position: int) -> Ticket:
     return launched
 
 
-def _run(session: GpuSession, x: np.ndarray) -> Ticket:
-    ticket = session.launch([x])
-    session.collect(ticket)
-    return ticket
-
-
-def _shares(name: str, session: GpuSession, limits: Limits, runs: int, once: Callable[[], Ticket]) -> list[KernelShare]:
+def shares_of(
+    name: str, session: GpuSession, limits: Limits, runs: int, once: Callable[[], Ticket]
+) -> list[KernelShare]:
+    """The kernels of the plan that `once` runs, by the median of their times."""
     once()
     usual = session._recorder
     recorder = TimedRecorder(session.device, usual.readbacks[0].size, session._params)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hightide.tools.bench.bench_engine import NAME, short_name
 from hightide.tools.bench.samples import Row
-from hightide.tools.bench.suite import Result
+from peerbench.suite import Result
 
 OURS, THEIRS, REFERENCE = "#0b7285", "#adb5bd", "#e9ecef"
 
@@ -36,10 +36,10 @@ def _curves(result: Result, path: Path) -> Path:
     figure, axes = _figure(2)
     for model in result.models:
         for axis, what in zip(axes, ("prefill", "decode"), strict=True):
-            rows = sorted((r for r in model.rows if r.what == what), key=lambda r: r.size)
+            rows = sorted((r for r in model.own.rows if r.what == what), key=lambda r: r.size)
             tokens = [row.size if what == "prefill" else 1 for row in rows]
             rates = [[count / time * 1e3 for count, time in zip(tokens, times, strict=True)] for times in _walls(rows)]
-            (line,) = axis.plot([r.size for r in rows], rates[0], "o-", label=short_name(model.name), linewidth=1.5)
+            (line,) = axis.plot([r.size for r in rows], rates[0], "o-", label=short_name(model.own.name), linewidth=1.5)
             axis.fill_between([r.size for r in rows], rates[1], rates[2], alpha=0.2, color=line.get_color())
     axes[0].set(title="prefill", xlabel="tokens of the prompt", ylabel="tokens a second", ylim=(0, None))
     axes[1].set(title="decode", xlabel="tokens of context", ylim=(0, None))
@@ -60,7 +60,7 @@ def _peers(result: Result, path: Path) -> Path:
             rows = [row for row in model.shared if row.what == what]
             _bars(axis, rows, result.software)
             at = f"prefill {rows[0].size}" if what == "prefill" else f"decode at {rows[0].size}"
-            axis.set_title(f"{short_name(model.name)}\n{at}", fontsize=9)
+            axis.set_title(f"{short_name(model.own.name)}\n{at}", fontsize=9)
     return _save(figure, path, result)
 
 

@@ -1,7 +1,7 @@
 """Peers: other engines on the same work, each a process of its own that stays up and takes orders.
 
-Their scripts are in `peers/` (the wire is described in `peers/wire.py`); what they need is installed into the
-cache folder by `hightide bench --setup`, never into hightide's own environment.
+Their scripts are in `engines/` (the wire is described in `engines/wire.py`); what they need is installed into the
+cache folder by `python benchmarks/compare.py --setup`, never into hightide's own environment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hightide.errors import HightideError
 from hightide.folders import cache_folder
 from hightide.tools.bench.samples import Measured, Sample
 
-SCRIPTS = Path(__file__).parent / "peers"
+SCRIPTS = Path(__file__).parent / "engines"
 PATIENCE = 900.0  # seconds for an answer: the first one may compile shaders for minutes
 
 
@@ -103,7 +103,7 @@ def interpreter(kind: Kind) -> str:
             return str(python)
         if kind.key == "torch" and find_spec("torch") is not None:
             return sys.executable
-    raise PeerError(f"{kind.name} is left out: install it with `hightide bench --setup {kind.key}`")
+    raise PeerError(f"{kind.name} is left out: install it with `python benchmarks/compare.py --setup {kind.key}`")
 
 
 class Peer:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from hightide.tools.bench.bench_engine import NAME, short_name
 from hightide.tools.bench.kernel_shares import KernelShare
+from hightide.tools.bench.model_bench import ModelResult
 from hightide.tools.bench.samples import find_row
-from hightide.tools.bench.suite import SHARED, ModelResult, Result
+from peerbench.suite import SHARED, ComparedModel, Result
 
 SMOL = "SmolLM2-135M-Instruct"
 STANDARD = ("random Llama", SMOL)  # the models that have goals
@@ -30,7 +31,7 @@ class Goal:
 def goals(result: Result) -> list[Goal]:
     """Those that this run has figures for."""
     found: list[Goal] = []
-    models = {short_name(model.name): model for model in result.models}
+    models = {short_name(model.own.name): model for model in result.models}
     for model in (models[name] for name in STANDARD if name in models):
         found += _against_peers(result, model)
     for rows, least in ((1, 3.0), (128, 2.5)):
@@ -44,7 +45,7 @@ def goals(result: Result) -> list[Goal]:
         what = f"S = 1 on a graph built for {result.built_for.built_for}"
         found.append(Goal(what, "≤ 2 % over one built for 1", f"{(ratio - 1) * 100:+.1f} %", 1.02 / ratio))
     for name in (name for name in STANDARD if name in models):
-        found += _host_goals(models[name], with_time=name == SMOL)
+        found += _host_goals(models[name].own, with_time=name == SMOL)
     return found
 
 
@@ -52,13 +53,13 @@ def _times(what: str, least: float, ratio: float) -> Goal:
     return Goal(what, f"≥ {least:g} ×", f"{ratio:.2f} ×", ratio / least)
 
 
-def _against_peers(result: Result, model: ModelResult) -> Iterator[Goal]:
+def _against_peers(result: Result, model: ComparedModel) -> Iterator[Goal]:
     for what, least in (("decode", 4.0), ("prefill", 3.0)):
         theirs, ours = (find_row(model.shared, what, SHARED, name) for name in (VULKAN, NAME))
         if theirs and ours:
             ratio = theirs.milliseconds(result.software) / ours.milliseconds(result.software)
             at = f"{what} at {SHARED}" if what == "decode" else f"{what} {SHARED}"
-            yield _times(f"{short_name(model.name)}: {at} beside {VULKAN}", least, ratio)
+            yield _times(f"{short_name(model.own.name)}: {at} beside {VULKAN}", least, ratio)
 
 
 def _kernel_goals(result: Result) -> Iterator[Goal]:
@@ -69,7 +70,7 @@ def _kernel_goals(result: Result) -> Iterator[Goal]:
     if many:
         reached = many.gflop_s / result.limits.fma_gflop_s
         yield Goal("q4 GEMM, M = 128", "≥ 25 % of the FMA peak", f"{reached:.0%}", reached / 0.25)
-    kernels = [_main(model.kernels, "decode at 4096", "attention") for model in result.models]
+    kernels = [_main(model.own.kernels, "decode at 4096", "attention") for model in result.models]
     longest = max((k for k in kernels if k), key=lambda k: k.milliseconds, default=None)
     if reached := _reached(result, "attention 4096", longest):
         goal = f"≥ 50 % of {_reading(result, 'attention 4096')} K and V"

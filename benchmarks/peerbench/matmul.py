@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from hightide.gpu.device import Device
+from hightide.gpu.limits import Limits
 from hightide.ops.builder import GraphBuilder
-from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.gpu_session import GpuSession, Ticket
+from hightide.tools.bench.kernel_shares import KernelShare, shares_of
 from hightide.tools.bench.samples import Measured, Sample, timed
 
 ROWS = (1, 128)
-PEERS = Path(__file__).parent / "peers"
+ENGINES = Path(__file__).parent / "engines"
 K, N, GROUP = 2048, 8192, 32
 
 
@@ -41,12 +45,27 @@ class Matmul:
         return Measured(tuple(samples))
 
 
+def matmul_shares(matmul: Matmul, limits: Limits, rows: Sequence[int], runs: int) -> list[KernelShare]:
+    """The kernels of a matmul of so many rows, each beside its limit."""
+    found: list[KernelShare] = []
+    for count in rows:
+        x = np.ones((count, K), np.float32)
+        found += shares_of(f"matmul M={count}", matmul.session, limits, runs, partial(_run, matmul.session, x))
+    return found
+
+
+def _run(session: GpuSession, x: np.ndarray) -> Ticket:
+    ticket = session.launch([x])
+    session.collect(ticket)
+    return ticket
+
+
 def _matrix() -> tuple[np.ndarray, np.ndarray]:
-    """What `peers/quantized.py` gives every peer; it is no module of the package, since peers run without it."""
-    sys.path.insert(0, str(PEERS))
+    """What `engines/quantized.py` gives every peer; it is no module of this package, since peers run without it."""
+    sys.path.insert(0, str(ENGINES))
     try:
-        from quantized import q4_matrix  # type: ignore[import-not-found]
+        from quantized import q4_matrix
     finally:
-        sys.path.remove(str(PEERS))
+        sys.path.remove(str(ENGINES))
     packed, scales = q4_matrix()
     return packed, scales
