@@ -1,10 +1,9 @@
-"""Fills code blocks of docs/*.md with the output of commands, or checks that they are current.
+"""Fills code blocks of the pages in docs/ with the output of commands, or checks that they are current.
 
 A block that follows `<!-- captured: COMMAND -->` holds the command and what it prints (both streams).
-With `captured-masked:` a check leaves out what differs from run to run: numbers and the blanks around them,
-and the adapter's name. With `captured-sample:` it compares the first line that way and no more, for output
-whose lines change places from run to run. Commands run in the repository's root, with `hightide` and `python`
-being this interpreter's.
+With `captured-masked:` a check ignores what differs from run to run: numbers, the blanks around them, and the
+adapter's name. With `captured-sample:` it compares only the first line, that way, for output whose lines change
+places from run to run. Commands run in the repository's root, where `hightide` and `python` are this interpreter's.
 
     python scripts/capture_docs.py [--check] [docs/inspect.md ...]
 """
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, help="documents; all of docs/ if none is named")
     given = parser.parse_args(arguments)
     stale = 0
-    for path in given.files or sorted((ROOT / "docs").glob("*.md")):
+    for path in given.files or sorted((ROOT / "docs").rglob("*.md")):
         text = path.read_text()
         if not MARKER.search(text):
             continue

@@ -65,7 +65,7 @@ def test_a_command_runs_in_the_root_with_both_streams() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
 def test_docs_are_current(path: Path) -> None:
     """On a software adapter, as the docs were made: routes differ on others."""
     text = path.read_text()
