@@ -4,17 +4,21 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-swiftshader bench bench-peers docs lint format clean
+.PHONY: demo test test-unit test-all test-swiftshader bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
 
 test: $(READY) lint
-	$(PYTHON) -m pytest -n 2
+	$(PYTHON) -m pytest -n 2 --dist loadgroup
+
+# What needs no adapter, in under a minute.
+test-unit: $(READY)
+	$(PYTHON) -m pytest -n 2 tests/unit
 
 test-all: $(READY) lint
 	scripts/ensure-chromium.sh >/dev/null
-	$(PYTHON) -m pytest -n 2 -m "slow or not slow"
+	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
 # The same on a second driver that shares no code with Mesa's.
 test-swiftshader: $(READY)
@@ -41,6 +45,7 @@ lint: $(READY)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-cache >/dev/null || $(VENV)/bin/lint-imports --no-cache
 
 format: $(READY)
 	$(PYTHON) -m ruff check --fix .

@@ -10,9 +10,9 @@ from typing import Any
 from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
-from hightide.ops.contract import GPU_TYPE
+from hightide.notebook import table
+from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.planning.costs import Cost, cost_of
-from hightide.planning.memory import gpu_bytes
 from hightide.planning.planner import Plan, Planner, Step
 from hightide.units import count, size
 from hightide.wgsl.grid import fold
@@ -73,10 +73,11 @@ class Explanation:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from hightide.notebook import table
-
+    def html(self) -> str:
         return table(self.summary, HEAD, (row.cells() for row in self.rows), right=(0, 4, 5, 6))
+
+
+    _repr_html_ = html
 
 
 class Explanations(tuple[Explanation, ...]):
@@ -88,7 +89,7 @@ class Explanations(tuple[Explanation, ...]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return "".join(part._repr_html_() for part in self)
+        return "".join(part.html() for part in self)
 
 
 def explain(session: Any, given: Sequence[Any]) -> Explanation:
