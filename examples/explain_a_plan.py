@@ -11,4 +11,6 @@ with hightide.load(PROGRAM) as program:
     prompt = forward.explain(tokens=[[1, 2, 3, 4, 5, 6, 7]], input_pos=[0])
     decode = forward.explain(tokens=[[8]], input_pos=[7])
     print(decode)
-    print(f"{prompt.dispatches} dispatches for a prompt of 7 tokens, {decode.dispatches} for one token")
+    for name, plan in (("a prompt of 7 tokens", prompt), ("one token", decode)):
+        routes = {row.route for row in plan.rows if "linear" in row.name}
+        print(f"{name}: {plan.dispatches} dispatches, {plan.cost.flops} FLOPs, linears by {', '.join(sorted(routes))}")
