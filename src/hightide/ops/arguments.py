@@ -17,6 +17,7 @@ from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorVa
 from hightide.ops.kernel import LiveInt, Tensor
 
 REQUIRED: Any = object()
+OpClass = typing.TypeVar("OpClass", bound=type)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,18 @@ def _read(cls: type) -> tuple[Argument, ...]:
         for name in names
         if not name.startswith("_") and typing.get_origin(hints[name]) is not typing.ClassVar
     )
+
+
+def ignores(*names: str) -> typing.Callable[[OpClass], OpClass]:
+    """Give an op arguments that exporters pass behind its own, and that say nothing it needs to know."""
+
+    def declare(cls: OpClass) -> OpClass:
+        for name in names:
+            cls.__annotations__[name] = Any
+            setattr(cls, name, None)
+        return cls
+
+    return declare
 
 
 def named(cls: type, given: typing.Sequence[Any]) -> dict[str, Any]:

@@ -1,147 +1,196 @@
-"""The mechanism of elementwise ops: an expression per op, filled into one kernel for the operands' forms."""
+"""The mechanism of elementwise ops: an expression per op, put into one kernel for what its inputs are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import GPU_TYPE, Context, Dispatch, Kernel, LiveInt, Op, Tensor, ceil_div, kernel
-from hightide.ops.movement.movement import broadcast_strides
+from hightide.ops.arguments import arguments_of
+from hightide.ops.contract import (
+    FUNCTION,
+    GPU_TYPE,
+    Context,
+    Dispatch,
+    Int,
+    Kernel,
+    LiveInt,
+    Op,
+    Tensor,
+    ceil_div,
+    kernel,
+    op,
+)
+from hightide.ops.movement.strided import broadcast_strides
 
-Scalar = int | float | bool | str | None
-STORAGE = {**GPU_TYPE, "bool": "bool", "int8": "i8"}  # what an element is in memory
-BYTES = ("bool", "u8", "i8")  # packed four to a word
+Number = float | Int
+Operand = Tensor | Number
+# An op's expression by the type that it is computed in: "f32", "i32" or "bool".
+Expressions = Mapping[str, str]
+HELD = {**GPU_TYPE, "bool": "bool", "int8": "i8"}  # what an element is in memory
+KINDS = ("number", "a", "f32", "i32", "bool", "u8", "i8")  # what an input of the kernel may be
 
 
-@dataclass(frozen=True, eq=False)  # an op is itself: expressions by type cannot be hashed
+def numbers(expression: str, ints: str = "") -> Expressions:
+    """In f32 if an operand or the result is a float, else in i32."""
+    return {"f32": expression, "i32": ints or expression}
+
+
+def floats(expression: str) -> Expressions:
+    """In f32, whatever the operands are."""
+    return {"f32": expression}
+
+
+def bools(expression: str) -> Expressions:
+    """In bool, whatever the operands are."""
+    return {"bool": expression}
+
+
+def bits(ints: str, bools: str = "") -> Expressions:
+    """In bool if that is the result, else in i32."""
+    return {"i32": ints, "bool": bools or ints}
+
+
+def anything(expression: str) -> Expressions:
+    """In bool if that is the result, else as numbers."""
+    return dict.fromkeys(("f32", "i32", "bool"), expression)
+
+
 class Elementwise(Op):
-    """`expr` over `operands` leading tensors (or numbers) and the `scalars` that follow them.
+    """An expression of the arguments, by name, for every element of the tensors among them, which are broadcast.
 
-    `scalars` gives a default for each further argument; None means the argument is ignored.
-    `compute` is the type of the arithmetic: "" is f32 if any operand or the result is float, else i32;
-    "any" is that, or bool if all are; "out" is what the result is. An `expr` may differ by that type.
+    The tensors are called a and b, and `condition` for one that is a bool whatever the others are.
     """
 
-    expr: str | Mapping[str, str] | Callable[..., str | Mapping[str, str]]
-    meaning: Callable[..., np.ndarray]
-    operands: int = 1
-    scalars: tuple[Scalar, ...] = ()
-    compute: str = ""
-    condition: bool = False  # the first operand is a bool, whatever the others are
+    expressions: ClassVar[Expressions]
 
-    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
-        return [broadcast(*(x.dims for x in args[: self.operands] if isinstance(x, Tensor)))]
+    def expression(self) -> Expressions:
+        """The expressions of this call."""
+        return self.expressions
 
-    def plan(self, ctx: Context, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        operands, scalars = args[: self.operands], self._scalars(args)
-        compute = self._compute(operands, out)
-        reads: list[Tensor] = []
-        forms: list[Form] = []
-        numbers = [0.0, 0.0, 0.0]
-        strides: list[Dims] = [(0,), (0,), (0,)]
-        for n, x in enumerate(operands):
-            if isinstance(x, Tensor):
-                if x not in reads:  # a tensor given twice is bound once
-                    reads.append(x)
-                flat = x.dims == out.dims
-                if not flat:
-                    strides[n] = _pad8(broadcast_strides(x.dims, out.dims), 0)
-                forms.append((STORAGE.get(x.dtype, x.dtype), flat, reads.index(x)))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        given = (getattr(self, argument.name) for argument in arguments_of(type(self)))
+        return [broadcast(*[x.dims for x in given if isinstance(x, Tensor)])]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        compute = self._computed_in(out)
+        expression = self.expression()[compute]
+        to_number: Callable[[Any], float] = float if compute == "f32" else _to_int32
+        given: dict[str, Any] = {}
+        inputs: list[Input] = []
+        for name in _names(type(self), expression):
+            x = getattr(self, name)
+            if not isinstance(x, Tensor):
+                given[name] = to_number(ctx.pin(x) if isinstance(x, LiveInt) else x)
+                inputs.append((name, "number", True))
+            elif name == "b" and x is given.get("a"):  # a tensor that is given twice is bound once
+                inputs.append((name, "a", True))
             else:
-                numbers[n] = ctx.pin(x.expr) if isinstance(x, LiveInt) else x
-                forms.append(None)
-        types = ("bool" if self.condition else compute, compute, compute)[: self.operands]
-        words = [*numbers, *(s for s in scalars if isinstance(s, int | float)), 0, 0][:5]
-        to_word = float if compute == "f32" else _to_int32
-        yield Dispatch(
-            _route(self._expr(scalars, compute), compute, types, tuple(forms), STORAGE.get(out.dtype, out.dtype)),
-            groups=ceil_div(out.numel, 256),
-            params=(out.numel, *(to_word(w) for w in words), _pad8(out.dims, 1), *strides),
-            reads=tuple(reads),
-            writes=(out,),
-        )
+                flat = x.dims == out.dims
+                given[name] = x
+                if not flat:
+                    given[f"{name}_strides"] = _leading(broadcast_strides(x.dims, out.dims), 0)
+                    given["dims"] = _leading(out.dims, 1)
+                inputs.append((name, _held(x), flat))
+        route = _route(expression, compute, tuple(inputs), _held(out))
+        return [route.over(ceil_div(out.numel, 256), numel=out.numel, out=out, **given)]
 
-    def reference(self, *args: Any) -> np.ndarray:
-        operands = [_widened(x, self.compute == "f32") for x in args[: self.operands]]
-        return self.meaning(*operands, *self._scalars(args))
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        to_float = [*cls.bound(dict(arguments)).expression()] == ["f32"]
+        return super().evaluate({name: _widened(value, to_float) for name, value in arguments.items()})
 
-    def _scalars(self, args: tuple[Any, ...]) -> list[Scalar]:
-        given = args[self.operands :]
-        values = [given[n] if n < len(given) else default for n, default in enumerate(self.scalars)]
-        return [v if v is not None else d for v, d in zip(values, self.scalars, strict=True)]
-
-    def _compute(self, operands: tuple[Any, ...], out: Tensor) -> str:
-        kinds = {_kind(x) for x in (*operands[self.condition :], out)}
-        if self.compute == "out" and _kind(out) == "bool":
+    def _computed_in(self, out: Tensor) -> str:
+        """The type of the arithmetic."""
+        types = self.expression()
+        if len(types) == 1:
+            return next(iter(types))
+        if "bool" in types and out.dtype == "bool":
             return "bool"
-        if self.compute not in ("", "any", "out"):
-            return self.compute
-        if "f32" in kinds:
-            return "f32"
-        return "bool" if self.compute == "any" and kinds == {"bool"} else "i32"
-
-    def _expr(self, scalars: list[Scalar], compute: str) -> str:
-        expr = self.expr(*scalars) if callable(self.expr) else self.expr
-        if isinstance(expr, str):
-            return expr
-        if compute not in expr:
-            raise UnsupportedError(f"it has no form in {compute}, only in {', '.join(expr)}")
-        return expr[compute]
+        operands = (out, getattr(self, "a", None), getattr(self, "b", None))
+        compute = "f32" if any(_is_float(x) for x in operands) else "i32"
+        if compute not in types:
+            raise UnsupportedError(f"it has no form in {compute}, only in {', '.join(types)}")
+        return compute
 
 
-Form = tuple[str, bool, int] | None  # an operand: (stored type, flat, binding); None for a number
-PACK = "out[i] = dot({bytes}, vec4<u32>(1u, 256u, 65536u, 16777216u));"
-PACK_BYTES = PACK.format(bytes="vec4<u32>(vec4<i32>(result)) & vec4<u32>(255u)")
-STORE = {"bool": PACK.format(bytes="vec4<u32>(vec4<bool>(result))"), "u8": PACK_BYTES, "i8": PACK_BYTES}
+class Unary(Elementwise):
+    a: Tensor
+
+
+class Binary(Elementwise):
+    a: Operand
+    b: Operand
+
+
+def elementwise(*names: str) -> Callable[[type[Elementwise]], type[Elementwise]]:
+    """Register a class of this family."""
+    return op(*names, family="elementwise", tolerance=FUNCTION)
+
+
+def unary(name: str, expressions: Expressions, meaning: Callable[..., Any]) -> None:
+    """Register an op of one tensor: `aten.<name>.default`."""
+    _declare(Unary, (f"aten.{name}.default",), expressions, lambda a: meaning(a))
+
+
+def binary(name: str, expressions: Expressions, meaning: Callable[..., Any]) -> None:
+    """Register an op of two operands: `aten.<name>.Tensor` and `.Scalar`, or a whole name."""
+    names = (name,) if "." in name else (f"aten.{name}.Tensor", f"aten.{name}.Scalar")
+    _declare(Binary, names, expressions, lambda a, b: meaning(a, b))
+
+
+def _declare(base: type, names: tuple[str, ...], expressions: Expressions, reference: Callable[..., Any]) -> None:
+    members = {
+        "__doc__": f"{next(iter(expressions.values()))}, element by element.",
+        "__module__": __name__,
+        "expressions": expressions,
+        "reference": staticmethod(reference),
+    }
+    elementwise(*names)(type(names[0].split(".")[1].title().replace("_", ""), (base,), members))
 
 
 @cache
-def _route(expr: str, compute: str, types: tuple[str, ...], forms: tuple[Form, ...], stored: str) -> Kernel:
-    """The kernel for operands of these forms, computed as `types`, and a result stored as `stored`."""
-    if bad := ({form[0] for form in forms if form} | {stored}) - {"f32", "i32", *BYTES}:
+def _names(cls: type, expression: str) -> tuple[str, ...]:
+    """The arguments that an expression is over."""
+    words = re.findall(r"\w+", expression)
+    return tuple(argument.name for argument in arguments_of(cls) if argument.name in words)
+
+
+Input = tuple[str, str, bool]  # an input of the kernel: its name, its kind, whether its dims are the output's
+
+
+@cache
+def _route(expression: str, compute: str, inputs: tuple[Input, ...], out: str) -> Kernel:
+    """The kernel for these inputs, and a result that is held as `out`."""
+    if bad := {out, *(kind for _, kind, _ in inputs)}.difference(KINDS):
         raise UnsupportedError(f"elementwise ops have no form for {', '.join(sorted(bad))}")
-    declarations: dict[int, str] = {}
-    loads = []
-    for n, form in enumerate(forms):
-        name = "abc"[n]
-        if form is None:
-            loads.append(f"    let {name} = vec4<{types[n]}>(vec4<N>(params.n{n}));")
-            continue
-        kind, flat, binding = form
-        if not flat:
-            loads.append(f"    let {name}_at = places(i, params.strides{n});")
-        array, value = _load(f"in{binding}", f"{name}_at", kind, flat)
-        loads.append(f"    let {name} = vec4<{types[n]}>({value});")
-        declarations[binding] = f"@group(0) @binding({2 + binding}) var<storage, read> in{binding}: array<{array}>;"
-    out = "u32" if stored in BYTES else f"vec4<{stored}>"
-    declarations[-1] = f"@group(0) @binding({2 + len(declarations)}) var<storage, read_write> out: array<{out}>;"
+    constants: dict[str, str | bool] = {}
+    for n, (name, kind, flat) in enumerate(inputs):
+        constants |= {f"NAME{n}": name, f"KIND{n}": kind, f"FLAT{n}": flat}
+    broadcast = not all(flat for _, _, flat in inputs)
     return kernel(
         "elementwise/elementwise.wgsl",
-        "elementwise" if all(form is None or form[1] for form in forms) else "elementwise_broadcast",
-        EXPR=expr,
+        "elementwise_broadcast" if broadcast else "elementwise",
+        EXPR=expression,
         C=compute,
-        NUMBER="i32" if compute == "bool" else compute,
-        OPERANDS="\n".join(declarations.values()),
-        LOADS="\n".join(loads),
-        STORE=STORE.get(stored, f"out[i] = vec4<{stored}>(result);"),
+        INPUTS=len(inputs),
+        BROADCAST=broadcast,
+        OUT=out,
+        **constants,
     )
 
 
-def _load(array: str, at: str, kind: str, flat: bool) -> tuple[str, str]:
-    """How an operand is declared, and the expression that loads four of its elements."""
-    if kind in BYTES:
-        word = "bytes_of" if kind != "i8" else "signed_bytes_of"
-        places = ", ".join(f"{word}({array}[{at}.{c} / 4u])[{at}.{c} % 4u]" for c in "xyzw")
-        return "u32", f"{word}({array}[i])" if flat else f"vec4({places})"
-    if flat:
-        return f"vec4<{kind}>", f"{array}[i]"
-    return kind, f"vec4<{kind}>({', '.join(f'{array}[{at}.{c}]' for c in 'xyzw')})"
+def _held(x: Tensor) -> str:
+    return HELD.get(x.dtype, x.dtype)
+
+
+def _is_float(x: Any) -> bool:
+    return HELD.get(x.dtype) == "f32" if isinstance(x, Tensor) else isinstance(x, float)
 
 
 def _widened(x: Any, to_float: bool) -> Any:
@@ -153,19 +202,12 @@ def _widened(x: Any, to_float: bool) -> Any:
     return x.astype(np.int64) if x.dtype.kind != "b" and x.itemsize == 1 else x
 
 
-def _kind(value: Any) -> str:
-    """What arithmetic a value asks for by itself."""
-    if isinstance(value, Tensor):
-        kind = STORAGE.get(value.dtype, value.dtype)
-        return "i32" if kind in ("u8", "i8") else kind
-    return {float: "f32", bool: "bool"}.get(type(value), "i32")
-
-
 def _to_int32(value: float) -> int:
     return int(min(max(value, -(2**31)), 2**31 - 1))
 
 
-def _pad8(dims: Dims, fill: int) -> Dims:
+def _leading(dims: Dims, fill: int) -> Dims:
+    """Eight dims, those before the given ones all `fill`."""
     if len(dims) > 8:
         raise UnsupportedError(f"a tensor of rank {len(dims)} is over the 8 dims that kernels take")
     return (fill,) * (8 - len(dims)) + dims

@@ -1,115 +1,146 @@
-"""Reductions over any dims: one kernel, an expression per op."""
+"""Reductions over any dims: one kernel, and one declaration per op."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.fill.fill import fill
-from hightide.ops.legacy import (
+from hightide.ops.arguments import ignores
+from hightide.ops.contract import (
+    FUNCTION,
     GPU_TYPE,
     Context,
     Dispatch,
+    Kernel,
     Op,
     Tensor,
-    add,
     ceil_div,
     kernel,
     normalize_dim,
+    op,
     strides_of,
 )
+from hightide.ops.fill.fill import fill
 
-NAN = {"f32": "(bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u", "i32": "false"}
-BYTE = "(x[at >> 2u] >> ((at & 3u) * 8u)) & 255u"
-LOADS = {  # by dtype: how x is declared, and its element as a number
-    "float32": ("f32", "x[at]"),
-    "float16": ("f32", "x[at]"),
-    "int32": ("i32", "x[at]"),
-    "int64": ("i32", "x[at]"),
-    "bool": ("u32", BYTE),
-    "uint8": ("u32", BYTE),
-    "int8": ("u32", "extractBits(bitcast<i32>(x[at >> 2u]), (at & 3u) * 8u, 8u)"),
-}
+HELD = {**GPU_TYPE, "int8": "i8"}  # what an element is in memory
 
 
-@dataclass(frozen=True)
 class Reduction(Op):
-    """`result` of all elements of some dims joined by `join`; no dims or an empty list means all of them."""
+    """All elements of some dims joined to one."""
 
-    meaning: Callable[..., Any]
-    join: str
-    result: str = "part.value"
-    sign: str = ">"  # how the best compares with the others
-    empty: float | None = None  # what joining nothing gives; None: an error
-    whole: bool = False  # there is no argument that names dims
-    index: bool = False  # one dim or none, and the result is an index
+    x: Tensor
+    join: ClassVar[str]  # "sum", "max" or "min"
+    result: ClassVar[str]  # what of the joined is the result: "value", "mean" or "index"
+    empty: ClassVar[float | None]  # what joining nothing gives; None: an error
 
-    def outputs(self, ctx: Context, x: Tensor, *args: Any) -> list[Dims]:
-        reduced, keep = self._reduced(x.rank, args)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, reduced, keep = self.x, self._reduced(), getattr(self, "keepdim", False)
         if self.empty is None and not all(x.dims[d] for d in reduced):
-            raise InputError(f"{list(x.dims)} has nothing to choose from over dims {sorted(reduced)}")
+            raise InputError(f"{list(x.dims)} has nothing to choose from over dims {reduced}")
         return [tuple(1 if n in reduced else d for n, d in enumerate(x.dims) if keep or n not in reduced)]
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        kind = GPU_TYPE.get(out.dtype)
-        if x.dtype not in LOADS or kind not in ("f32", "i32"):
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, kind, to = self.x, HELD.get(self.x.dtype), GPU_TYPE.get(out.dtype)
+        if kind not in ("f32", "i32", "u8", "i8") or to not in ("f32", "i32"):
             raise UnsupportedError(f"reducing {x.dtype} to {out.dtype} has no kernel")
         if x.rank > 8:
             raise UnsupportedError(f"a tensor of rank {x.rank} is over the 8 dims that kernels take")
-        reduced, _ = self._reduced(x.rank, args)
         if out.numel and not x.numel:
             yield fill(out, self.empty or 0)
             return
-        strides = strides_of(x.dims)
+        reduced, strides = self._reduced(), strides_of(x.dims)
         kept_dims, kept_strides = _merged([(x.dims[n], strides[n]) for n in range(x.rank) if n not in reduced])
-        dims, steps = _merged([(x.dims[n], strides[n]) for n in sorted(reduced)])
+        dims, steps = _merged([(x.dims[n], strides[n]) for n in reduced])
         count = math.prod(dims)
-        declared, load = LOADS[x.dtype]
-        compute = "f32" if declared == "f32" or (not self.index and kind == "f32") else "i32"
+        compute = "f32" if kind == "f32" or (self.result != "index" and to == "f32") else "i32"
         lanes = _lanes(count, out.numel, contiguous=steps[-1] == 1)
-        pads = 8 - len(kept_dims), 8 - len(dims)
-        boxes = (_lead(kept_dims, 1), _lead(kept_strides, 0), _lead(dims, 1), _lead(steps, 0))
-        yield Dispatch(
-            kernel(
-                "reduce/reduce.wgsl",
-                f"reduce_{lanes}_lanes",
-                X=declared,
-                OUT=kind,
-                C=compute,
-                NAN=NAN[compute],
-                LOAD=f"{compute}({load})",
-                JOIN=self.join,
-                SIGN=self.sign,
-                RESULT=self.result,
-                LANES=f"{lanes}u",
-            ),
-            groups=ceil_div(out.numel, 64 // lanes),
-            params=(out.numel, count, *pads, *boxes),
-            reads=(x,),
-            writes=(out,),
+        yield _route(kind, to, compute, self.join, self.result, lanes).over(
+            ceil_div(out.numel, 64 // lanes),
+            outputs=out.numel,
+            count=count,
+            first_kept=8 - len(kept_dims),
+            first_reduced=8 - len(dims),
+            kept_dims=_leading(kept_dims, 1),
+            kept_strides=_leading(kept_strides, 0),
+            reduced_dims=_leading(dims, 1),
+            reduced_strides=_leading(steps, 0),
+            x=x,
+            out=out,
         )
 
-    def reference(self, x: np.ndarray, *args: Any) -> Any:
-        reduced, keep = self._reduced(x.ndim, args)
-        if self.index:  # NumPy's take one axis, or all
-            axis = None if len(reduced) != 1 or not x.ndim else next(iter(reduced))
-            return self.meaning(x, axis=axis, keepdims=keep)
-        return self.meaning(x, axis=tuple(sorted(reduced)) if x.ndim else None, keepdims=keep)
+    def _reduced(self) -> list[int]:
+        return reduced_dims(self.x.rank, getattr(self, "dim", ()))
 
-    def _reduced(self, rank: int, args: tuple[Any, ...]) -> tuple[set[int], bool]:
-        """The dims that go, and whether they stay as 1."""
-        dims, keep, *_ = (None, False) if self.whole else (*args, None, False)[: max(2, len(args))]
-        listed = [dims] if isinstance(dims, int) else list(dims or ())
-        found = {normalize_dim(d, rank) for d in listed}
-        if len(found) != len(listed):
-            raise InputError(f"a dim is twice in {listed}")
-        return (found or set(range(rank))) if rank else set(), bool(keep)
+
+class OverDims(Reduction):
+    """Over `dim`, which are then 1 (`keepdim`) or gone; none means all of them."""
+
+    dim: int | tuple[int, ...] = ()
+    keepdim: bool = False
+
+
+def reduction(
+    name: str,
+    meaning: Callable[..., Any],
+    join: str,
+    result: str = "value",
+    *,
+    empty: float | None = None,
+    whole: bool = False,
+) -> None:
+    """Register a reduction over dims, or with `whole` over all of them."""
+
+    def over(x: np.ndarray, dim: int | tuple[int, ...], keepdim: bool) -> Any:
+        axis: Any = tuple(reduced_dims(x.ndim, dim)) or None
+        if result == "index":  # NumPy's take one axis, or all
+            axis = axis[0] if axis and len(axis) == 1 else None
+        return meaning(x, axis=axis, keepdims=keepdim)
+
+    members = {
+        "__doc__": f"{meaning.__name__} over {'all elements' if whole else 'some dims'}.",
+        "__module__": __name__,
+        "join": join,
+        "result": result,
+        "empty": empty,
+        "reference": staticmethod((lambda x: over(x, (), False)) if whole else over),
+    }
+    cls = type(name.split(".")[1].title(), (Reduction if whole else OverDims,), members)
+    if join == "sum":
+        ignores("dtype")(cls)
+    op(name, family="reduce", tolerance=FUNCTION)(cls)
+
+
+reduction("aten.sum.dim_IntList", np.sum, "sum", empty=0.0)
+reduction("aten.sum.default", np.sum, "sum", empty=0.0, whole=True)
+reduction("aten.mean.dim", np.mean, "sum", "mean", empty=math.nan)
+reduction("aten.mean.default", np.mean, "sum", "mean", empty=math.nan, whole=True)
+reduction("aten.amax.default", np.amax, "max")
+reduction("aten.amin.default", np.amin, "min")
+reduction("aten.max.default", np.amax, "max", whole=True)
+reduction("aten.min.default", np.amin, "min", whole=True)
+reduction("aten.argmax.default", np.argmax, "max", "index")
+reduction("aten.argmin.default", np.argmin, "min", "index")
+
+
+@cache
+def _route(kind: str, out: str, compute: str, join: str, result: str, lanes: int) -> Kernel:
+    name = f"reduce_{lanes}_lanes"
+    return kernel("reduce/reduce.wgsl", name, KIND=kind, OUT=out, C=compute, JOIN=join, RESULT=result, LANES=lanes)
+
+
+def reduced_dims(rank: int, dims: int | tuple[int, ...]) -> list[int]:
+    """The dims that are joined, in order; none that are named means all."""
+    listed = [dims] if isinstance(dims, int) else list(dims)
+    found = {normalize_dim(d, rank) for d in listed}
+    if len(found) != len(listed):
+        raise InputError(f"a dim is twice in {listed}")
+    return sorted(found) or list(range(rank)) if rank else []
 
 
 def _merged(box: list[tuple[int, int]]) -> tuple[Dims, Dims]:
@@ -133,20 +164,5 @@ def _lanes(count: int, outputs: int, contiguous: bool) -> int:
     return 8 if count < 256 else 64
 
 
-def _lead(dims: Dims, fill: int) -> Dims:
+def _leading(dims: Dims, fill: int) -> Dims:
     return (fill,) * (8 - len(dims)) + dims
-
-
-SUM = "return Part(a.value + b.value, 0u);"
-BEST = "if (better(b, a)) { return b; }\n    return a;"
-MEAN = "part.value / f32(params.count)"
-add(Reduction(np.sum, SUM, empty=0.0), "aten.sum.dim_IntList")
-add(Reduction(np.sum, SUM, empty=0.0, whole=True), "aten.sum.default")
-add(Reduction(np.mean, SUM, MEAN, empty=math.nan), "aten.mean.dim")
-add(Reduction(np.mean, SUM, MEAN, empty=math.nan, whole=True), "aten.mean.default")
-add(Reduction(np.amax, BEST), "aten.amax.default")
-add(Reduction(np.amin, BEST, sign="<"), "aten.amin.default")
-add(Reduction(np.amax, BEST, whole=True), "aten.max.default")
-add(Reduction(np.amin, BEST, sign="<", whole=True), "aten.min.default")
-add(Reduction(np.argmax, BEST, "part.index", index=True), "aten.argmax.default")
-add(Reduction(np.argmin, BEST, "part.index", sign="<", index=True), "aten.argmin.default")

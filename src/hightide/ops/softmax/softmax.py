@@ -5,48 +5,65 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from hightide.graph.values import Dims
-from hightide.ops.legacy import Context, Dispatch, Kernel, Op, Tensor, add, kernel, normalize_dim, require_dtype
+from hightide.ops.contract import FUNCTION, Context, Dispatch, Kernel, Op, Tensor, kernel, normalize_dim, op
 from hightide.ops.rows import row_lanes
 
 
+@op("aten._softmax.default", family="softmax", tolerance=FUNCTION)
 class Softmax(Op):
-    def __init__(self, logarithm: bool) -> None:
-        self.logarithm = logarithm
+    """exp(x) / sum(exp(x)) along a dim."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, *_: Any) -> list[Dims]:
-        normalize_dim(dim, x.rank)
-        return [x.dims]
+    x: Tensor
+    dim: int
+    half_to_float: bool = False
+    log: ClassVar[bool] = False
 
-    def plan(self, ctx: Context, x: Tensor, dim: int, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", x, out)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        normalize_dim(self.dim, self.x.rank)
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x = self.x
         if not x.numel:
             return
-        dim = normalize_dim(dim, x.rank)
+        dim = normalize_dim(self.dim, x.rank)
         size = x.dims[dim] if x.rank else 1
         vectors = x.numel // size
-        params = (vectors, size, math.prod(x.dims[dim + 1 :]))
-        route = _softmax(self.logarithm, row_lanes(ctx))
-        yield Dispatch(route, groups=vectors, params=params, reads=(x,), writes=(out,))
+        yield _softmax(self.log, row_lanes(ctx)).over(
+            vectors, vectors=vectors, size=size, stride=math.prod(x.dims[dim + 1 :]), x=x, out=out
+        )
 
-    def reference(self, x: np.ndarray, dim: int, *_: Any) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int) -> np.ndarray:
         if not x.size:
             return x
-        shifted = x - x.max(axis=dim, keepdims=True, initial=-np.inf)
-        weights = np.exp(shifted)
-        total = weights.sum(axis=dim, keepdims=True)
-        return shifted - np.log(total) if self.logarithm else weights / total
+        weights = np.exp(_shifted(x, dim))
+        return np.asarray(weights / weights.sum(axis=dim, keepdims=True))
+
+
+@op("aten._log_softmax.default", family="softmax", tolerance=FUNCTION)
+class LogSoftmax(Softmax):
+    """The logarithm of the softmax along a dim."""
+
+    log = True
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int) -> np.ndarray:
+        if not x.size:
+            return x
+        shifted = _shifted(x, dim)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True)))
+
+
+def _shifted(x: np.ndarray, dim: int) -> np.ndarray:
+    return np.asarray(x - x.max(axis=dim, keepdims=True, initial=-np.inf))
 
 
 @cache
-def _softmax(logarithm: bool, lanes: int) -> Kernel:
-    name, result = ("log_softmax", "shifted - log(sum)") if logarithm else ("softmax", "exp(shifted) / sum")
-    return kernel("softmax/softmax.wgsl", name, RESULT=result, LANES=lanes)
-
-
-add(Softmax(False), "aten._softmax.default")
-add(Softmax(True), "aten._log_softmax.default")
+def _softmax(log: bool, lanes: int) -> Kernel:
+    return kernel("softmax/softmax.wgsl", "log_softmax" if log else "softmax", LOG=log, LANES=lanes)

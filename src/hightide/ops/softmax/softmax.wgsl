@@ -1,16 +1,15 @@
-// out = softmax(x) (or its logarithm) along one dim of `size` elements that lie `stride` apart.
+// out = softmax(x) (LOG: its logarithm) along one dim of `size` elements that lie `stride` apart.
 // One workgroup per vector; each lane keeps a running maximum and the sum of exp(x - maximum) over
-// every $LANES-th element, then joins all lanes' pairs itself: one barrier.
-struct Params { vectors: u32, size: u32, stride: u32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+// every LANES-th element, then joins all lanes' pairs itself: one barrier.
+#params vectors: u32, size: u32, stride: u32
+#read x: f32
+#write out: f32
 
 const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
 var<workgroup> lanes: array<vec2<f32>, LANES>;
 
-@compute @workgroup_size($LANES)
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let vector = group_number(group, groups);
@@ -19,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var most = LOWEST;
     var sum = 0.0;
     for (var i = lane; i < params.size; i += LANES) {
-        let value = x[start + i * params.stride];
+        let value = load_x(start + i * params.stride);
         let higher = max(most, value);
         sum = sum * exp(most - higher) + exp(value - higher);
         most = higher;
@@ -34,7 +33,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         sum += lanes[i].y * exp(lanes[i].x - most);
     }
     for (var i = lane; i < params.size; i += LANES) {
-        let shifted = x[start + i * params.stride] - most;
-        out[start + i * params.stride] = $RESULT;
+        let shifted = load_x(start + i * params.stride) - most;
+        #if LOG
+        store_out(start + i * params.stride, shifted - log(sum));
+        #else
+        store_out(start + i * params.stride, exp(shifted) / sum);
+        #end
     }
 }

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
-from hightide.ops.legacy import Context, LiveInt, SymIntOp, Tensor, add, expr_of, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Int, SymIntOp, Tensor, expr_of, normalize_dim, op, strides_of
 
 
-@op("et_vk.select_as_symint.default")
+@op("et_vk.select_as_symint.default", family="symints")
 class SelectAsSymInt(SymIntOp):
     """The integer at [0, ..., index, ..., 0] of an input, `index` along `dim`."""
 
-    def symint(self, ctx: Context, x: Tensor, dim: int, index: int) -> SymExpr:
-        position = ctx.input_positions.get(x.value.id)
+    x: Tensor
+    dim: int
+    index: int
+
+    def symint(self, ctx: Context) -> SymExpr:
+        position = ctx.input_positions.get(self.x.value.id)
         if position is None:
             raise InputError("a SymInt can be read from a graph input only, not from a computed tensor")
-        return symbols.element(position, _element(x.dims, dim, index))
+        return symbols.element(position, _element(self.x.dims, self.dim, self.index))
 
-    def reference(self, x: np.ndarray, dim: int, index: int) -> int:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: int) -> int:
         return int(x.reshape(-1)[_element(x.shape, dim, index)])
 
 
@@ -32,40 +40,51 @@ def _element(dims: tuple[int, ...], dim: int, index: int) -> int:
     return index % length * (strides_of(dims)[dim] if dims else 1)
 
 
-@op("sym_size.int", "aten.sym_size.int")
+@op("sym_size.int", "aten.sym_size.int", family="symints")
 class SymSize(SymIntOp):
     """The live dim of a tensor."""
 
-    def symint(self, ctx: Context, x: Tensor, dim: int) -> SymExpr:
-        return x.dims[normalize_dim(dim, x.rank)]
+    x: Tensor
+    dim: int
 
-    def reference(self, x: np.ndarray, dim: int) -> int:
-        return x.shape[dim]
+    def symint(self, ctx: Context) -> SymExpr:
+        return self.x.dims[normalize_dim(self.dim, self.x.rank)]
+
+    reference = staticmethod(lambda x, dim: x.shape[dim])
 
 
 class Arithmetic(SymIntOp):
-    def __init__(self, name: str) -> None:
-        self.name = name
+    left: Int
+    right: Int
+    reference: ClassVar[Callable[[SymExpr, SymExpr], SymExpr]]  # of ints as of formulas
 
-    def symint(self, ctx: Context, left: int | LiveInt, right: int | LiveInt) -> SymExpr:
-        return self._apply(expr_of(left), expr_of(right))
-
-    def reference(self, left: int, right: int) -> int:
-        value = self._apply(left, right)
-        assert isinstance(value, int)
-        return value
-
-    def _apply(self, left: SymExpr, right: SymExpr) -> SymExpr:
-        match self.name:
-            case "add":
-                return symbols.add(left, right)
-            case "sub":
-                return symbols.add(left, symbols.mul(right, -1))
-            case "mul":
-                return symbols.mul(left, right)
-            case _:  # Python's floor, as in the exporter
-                return symbols.floordiv(left, right)
+    def symint(self, ctx: Context) -> SymExpr:
+        return type(self).reference(expr_of(self.left), expr_of(self.right))
 
 
-for _name in ("add", "sub", "mul", "floordiv"):
-    add(Arithmetic(_name), _name)
+@op("add", family="symints")
+class Add(Arithmetic):
+    """left + right."""
+
+    reference = staticmethod(lambda left, right: symbols.add(left, right))
+
+
+@op("sub", family="symints")
+class Sub(Arithmetic):
+    """left - right."""
+
+    reference = staticmethod(lambda left, right: symbols.add(left, symbols.mul(right, -1)))
+
+
+@op("mul", family="symints")
+class Mul(Arithmetic):
+    """left * right."""
+
+    reference = staticmethod(lambda left, right: symbols.mul(left, right))
+
+
+@op("floordiv", family="symints")
+class FloorDiv(Arithmetic):
+    """left // right, rounded down as in Python, and so in the exporter."""
+
+    reference = staticmethod(lambda left, right: symbols.floordiv(left, right))

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import Context, Dispatch, LiveInt, Op, Tensor, expr_of, normalize_dim, op
+from hightide.ops.arguments import ignores
+from hightide.ops.contract import MOVED, Context, Dispatch, Int, Op, Tensor, normalize_dim, op
 from hightide.ops.movement.strided import copy
+
+
+def _view(*names: str) -> Callable[[type[Op]], type[Op]]:
+    return op(*names, family="views", tolerance=MOVED)
 
 
 class View(Op):
     """A view, where it may share memory; a flat copy of the live bytes where it must not."""
 
-    view = True
+    x: Tensor
+    aliases = "x"
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield copy(x, out)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield copy(self.x, out)
 
 
-@op("aten.view_copy.default", "aten.view.default", "aten.reshape.default", "aten._reshape_copy.default")
+@_view("aten.view_copy.default", "aten.view.default", "aten.reshape.default", "aten._reshape_copy.default")
 class ViewCopy(View):
     """The same elements at other dims; one size may be -1."""
 
-    def outputs(self, ctx: Context, x: Tensor, sizes: tuple[int | LiveInt, ...]) -> list[Dims]:
-        return [view_dims(x.dims, tuple(ctx.pin(expr_of(size)) for size in sizes))]
+    sizes: tuple[Int, ...]
 
-    def reference(self, x: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-        return x.reshape(view_dims(x.shape, sizes))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [view_dims(self.x.dims, tuple(ctx.pin(size) for size in self.sizes))]
+
+    reference = staticmethod(lambda x, sizes: x.reshape(view_dims(x.shape, sizes)))
 
 
 def view_dims(dims: Dims, sizes: Dims) -> Dims:
@@ -44,7 +50,7 @@ def view_dims(dims: Dims, sizes: Dims) -> Dims:
     raise InputError(f"{list(dims)} has {count} elements and cannot be viewed as {list(sizes)}")
 
 
-@op(
+@_view(
     "aten.clone.default",
     "aten.alias_copy.default",
     "aten.alias.default",
@@ -53,42 +59,46 @@ def view_dims(dims: Dims, sizes: Dims) -> Dims:
     "dim_order_ops._clone_dim_order.default",
     "et_vk.prepack.default",
 )
+@ignores("non_blocking", "memory_format")
 class Same(View):
-    """A copy of nothing: the same tensor under another name."""
+    """The same tensor under another name."""
 
-    def outputs(self, ctx: Context, x: Tensor, *_: Any) -> list[Dims]:
-        return [x.dims]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims]
 
-    def reference(self, x: np.ndarray, *_: Any, **__: Any) -> np.ndarray:
-        return x
+    reference = staticmethod(lambda x: x)
 
 
-@op("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", "aten.squeeze.dims", "aten.squeeze.dim")
+@_view("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", "aten.squeeze.dims", "aten.squeeze.dim")
 class Squeeze(View):
     """Drops the named dims where they are 1.
 
     A dim that is dynamic (its max is over 1) stays when it happens to be 1: the exporter decided the rank.
     """
 
-    def outputs(self, ctx: Context, x: Tensor, dims: int | tuple[int, ...]) -> list[Dims]:
-        drop = {normalize_dim(d, x.rank) for d in _as_tuple(dims)}
-        most = x.value.dims
-        return [tuple(d for n, d in enumerate(x.dims) if n not in drop or most[n] != 1)]
+    dims: int | tuple[int, ...]
 
-    def reference(self, x: np.ndarray, dims: int | tuple[int, ...]) -> np.ndarray:
+    def outputs(self, ctx: Context) -> list[Dims]:
+        drop = {normalize_dim(d, self.x.rank) for d in _as_tuple(self.dims)}
+        most = self.x.value.dims
+        return [tuple(d for n, d in enumerate(self.x.dims) if n not in drop or most[n] != 1)]
+
+    @staticmethod
+    def reference(x: np.ndarray, dims: int | tuple[int, ...]) -> np.ndarray:
         return np.squeeze(x, tuple(d for d in _as_tuple(dims) if x.ndim and x.shape[d] == 1))
 
 
-@op("aten.unsqueeze_copy.default", "aten.unsqueeze.default")
+@_view("aten.unsqueeze_copy.default", "aten.unsqueeze.default")
 class Unsqueeze(View):
     """Adds a dim of 1."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int) -> list[Dims]:
-        at = normalize_dim(dim, x.rank + 1)
-        return [(*x.dims[:at], 1, *x.dims[at:])]
+    dim: int
 
-    def reference(self, x: np.ndarray, dim: int) -> np.ndarray:
-        return np.expand_dims(x, dim)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        at = normalize_dim(self.dim, self.x.rank + 1)
+        return [(*self.x.dims[:at], 1, *self.x.dims[at:])]
+
+    reference = staticmethod(lambda x, dim: np.expand_dims(x, dim))
 
 
 def _as_tuple(dims: int | tuple[int, ...]) -> tuple[int, ...]:
