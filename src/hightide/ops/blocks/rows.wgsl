@@ -1,13 +1,9 @@
-// out[i] = row indices[i] of a table in blocks of a GGUF type; this part of it has the rows first .. first + rows - 1.
+// out[i] = row indices[i] of a table in blocks of TYPE; this part of it has the rows first .. first + rows - 1.
 // One thread per eight elements. Indices given by the caller were checked; others are clamped into the table.
-struct Params {
-    count: u32, blocks: u32, first: i32, rows: i32, all_rows: i32,
-    plane1: u32, plane2: u32, plane3: u32,   // where planes start, in words
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(4) var<storage, read> indices: array<i32>;
-@group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;
-$UNPACK
+#params count: u32, blocks: u32, first: i32, rows: i32, all_rows: i32
+#read indices: i32
+#write out: vec4<f32>
+#include "blocks/blocks.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -23,6 +19,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let scale = scale_at(u32(row), b);
     let run = select(scale.run.y, scale.run.x, j < 2u);
     let h = j * 2u;
-    out[i * 2u] = four(block, u32(row), b, h) * quant_unit(h) * run + scale.least;
-    out[i * 2u + 1u] = four(block, u32(row), b, h + 1u) * quant_unit(h + 1u) * run + scale.least;
+    store_out(i * 2u, four(block, u32(row), b, h) * quant_unit(h) * run + scale.least);
+    store_out(i * 2u + 1u, four(block, u32(row), b, h + 1u) * quant_unit(h + 1u) * run + scale.least);
 }

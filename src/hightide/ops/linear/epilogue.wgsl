@@ -1,20 +1,34 @@
 // How columns of the product become columns of the output: bias, a gated activation, a residual.
-// Uses params.n (columns of this weight), params.out_width and params.first (where its columns start in the output).
-const GATED = $GATED;
-const SIDES = select(1u, 2u, GATED);   // a gated weight holds the gate's columns, then as many of `up`
+// n: columns of this weight; first: where they start in the output, whose rows are out_width long.
+// BIAS, RESIDUAL: there is one. ACTIVATION: a function of activations.wgsl, or "": with one, the weight holds the gate's
+// columns, then as many of `up`, and a thread computes a column of both sides.
+#params n: u32, out_width: u32, first: u32
+#read bias: f32 if BIAS
+#read residual: f32 if RESIDUAL
+#write out: f32
+#const SIDES = 2 if ACTIVATION else 1
+#if ACTIVATION
+#include "linear/activations.wgsl"
+#end
 
-fn activate(value: f32) -> f32 { return $ACTIVATE; }
-
-// One output: of the product `value` and, where it is gated, of `up` from the second half of the columns.
-fn finish(row: u32, column: u32, value: f32, up: f32) {
+// One output: of the product `total` and, where it is gated, of `total_up` from the second half of the columns.
+fn finish(row: u32, column: u32, total: f32, total_up: f32) {
     let at = row * params.out_width + params.first + column;
-    let n = params.first + column;   // of the bias
-    if (GATED) {
-        let n2 = n + params.n / 2u;
-        out[at] = activate(value$BIAS_N) * (up$BIAS_N2)$RESIDUAL;
-    } else {
-        out[at] = value$BIAS_N$RESIDUAL;
-    }
+    var value = total;
+    #if BIAS
+    value += load_bias(params.first + column);
+    #end
+    #if ACTIVATION
+    var up = total_up;
+    #if BIAS
+    up += load_bias(params.first + column + params.n / 2u);
+    #end
+    value = $ACTIVATION(value) * up;
+    #end
+    #if RESIDUAL
+    value += load_residual(at);
+    #end
+    store_out(at, value);
 }
 
 // Four columns of a side, adjacent; those past the end repeat the last.
@@ -25,8 +39,12 @@ fn four_columns(column: u32, side: u32) -> vec4<u32> {
 // Four outputs from `column` on; `gate` is what the first side gave where there are two.
 fn finish_four(row: u32, column: u32, gate: vec4<f32>, total: vec4<f32>) {
     for (var c = 0u; c < 4u; c++) {
-        if (column + c < params.n / SIDES) {
-            if (GATED) { finish(row, column + c, gate[c], total[c]); } else { finish(row, column + c, total[c], 0.0); }
+        if (column + c < params.n / ${SIDES}u) {
+            #if ACTIVATION
+            finish(row, column + c, gate[c], total[c]);
+            #else
+            finish(row, column + c, total[c], 0.0);
+            #end
         }
     }
 }

@@ -1,9 +1,8 @@
 // out = the epilogue of a product [rows, n] in memory: for products that no kernel has it for.
 // One thread per output.
-struct Params { rows: u32, n: u32, out_width: u32, first: u32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> product: array<f32>;
-$EPILOGUE
+#params rows: u32
+#read product: f32
+#include "linear/epilogue.wgsl"
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -13,5 +12,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = i / params.out_width;
     let column = i % params.out_width;
     let at = row * params.n + column;
-    finish(row, column, product[at], product[at + params.n - params.out_width]);
+    finish(row, column, load_product(at), load_product(at + params.n - params.out_width));
 }

@@ -1,15 +1,11 @@
 // out[b, m, n] = alpha * sum_k x[b, m, k] * y[b, k, n] (+ beta * bias[m, n]), y and bias at any strides.
-// One thread computes 4 rows x 4 columns, out of registers.
-struct Params {
-    batches: u32, m: u32, n: u32, k: u32,
-    y_batch: u32, y_k: u32, y_n: u32, bias_m: u32, bias_n: u32,
-    alpha: f32, beta: f32, row_tiles: u32, column_tiles: u32,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read> y: array<f32>;
-$BIAS
-@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
+// One thread computes 4 rows x 4 columns, out of registers. BIAS: there is one.
+#params batches: u32, m: u32, n: u32, k: u32, row_tiles: u32, column_tiles: u32
+#params y_batch: u32, y_k: u32, y_n: u32, bias_m: u32, bias_n: u32   // strides
+#params alpha: f32, beta: f32
+#read x: f32, y: f32
+#read bias: f32 if BIAS
+#write out: f32
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -25,18 +21,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let columns = batch * params.y_batch + min(vec4<u32>(column) + steps, vec4<u32>(params.n - 1u)) * params.y_n;
     var total = array<vec4<f32>, 4>();
     for (var k = 0u; k < params.k; k++) {
-        let at = k * params.y_k;
-        let b = vec4<f32>(y[columns.x + at], y[columns.y + at], y[columns.z + at], y[columns.w + at]);
-        total[0] += x[rows.x + k] * b;
-        total[1] += x[rows.y + k] * b;
-        total[2] += x[rows.z + k] * b;
-        total[3] += x[rows.w + k] * b;
+        let at = columns + k * params.y_k;
+        let b = vec4<f32>(load_y(at.x), load_y(at.y), load_y(at.z), load_y(at.w));
+        #for r in 4
+        total[$r] += load_x(rows[$r] + k) * b;
+        #end
     }
     for (var r = 0u; r < min(4u, params.m - row); r++) {
         for (var c = 0u; c < min(4u, params.n - column); c++) {
             var value = params.alpha * total[r][c];
-            $ADD_BIAS
-            out[(batch * params.m + row + r) * params.n + column + c] = value;
+            #if BIAS
+            value += params.beta * load_bias((row + r) * params.bias_m + (column + c) * params.bias_n);
+            #end
+            store_out((batch * params.m + row + r) * params.n + column + c, value);
         }
     }
 }

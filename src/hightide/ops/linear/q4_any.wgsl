@@ -1,11 +1,8 @@
 // out[m, n] = sum_k x[m, k] * (q[n, k] - 8) * scale[k / group, n], and the epilogue; q in 4 bits, low nibble first.
-// One thread per output; any K, group and row length. The route for shapes that q4_tile does not take.
-struct Params { m: u32, n: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32, out_width: u32, first: u32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read> weight: array<u32>;
-@group(0) @binding(4) var<storage, read> scales: array<f32>;
-$EPILOGUE
+// One thread per output; any K, group and row length. The route for shapes that are not whole blocks.
+#params m: u32, k: u32, row_bytes: u32, group: u32, scale_row: u32
+#read x: f32, weight: u32, scales: f32
+#include "linear/epilogue.wgsl"
 
 fn product(row: u32, column: u32) -> f32 {
     var total = 0.0;
@@ -14,9 +11,9 @@ fn product(row: u32, column: u32) -> f32 {
         for (var k = start; k < min(start + params.group, params.k); k++) {
             let byte = column * params.row_bytes + k / 2u;
             let nibble = (weight[byte / 4u] >> (byte % 4u * 8u + (k & 1u) * 4u)) & 15u;
-            sum += x[row * params.k + k] * (f32(nibble) - 8.0);
+            sum += load_x(row * params.k + k) * (f32(nibble) - 8.0);
         }
-        total += sum * scales[start / params.group * params.scale_row + column];
+        total += sum * load_scales(start / params.group * params.scale_row + column);
     }
     return total;
 }
@@ -29,6 +26,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = i / params.out_width;
     let column = i % params.out_width;
     var up = 0.0;
-    if (GATED) { up = product(row, params.n / 2u + column); }
+    #if ACTIVATION
+    up = product(row, params.n / 2u + column);
+    #end
     finish(row, column, product(row, column), up);
 }

@@ -1,13 +1,9 @@
-// out = x @ weight.T and the epilogue, with rows of weights in blocks of 32 ($TYPE): a GEMM in shared memory.
-// A workgroup is 8 x 8 threads and computes ${TILE_ROWS} rows x 32 columns (of both sides, if gated), a thread $ROWS x 4.
+// out = x @ weight.T and the epilogue, with rows of weights in blocks of 32 (TYPE): a GEMM in shared memory.
+// A workgroup is 8 x 8 threads and computes 8 * ROWS rows x 32 columns (of both sides, if gated), a thread ROWS x 4.
 // Block by block, it unpacks the weights of its columns and loads x for its rows into shared memory (at most 9 KiB).
-struct Params {
-    m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32, out_width: u32, first: u32, $PARAMS
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(4) var<storage, read> x: array<vec4<f32>>;
-$EPILOGUE
-$UNPACK
+#const TILE_ROWS = 8 * ROWS
+#read x: vec4<f32>
+#include "linear/block_product.wgsl"
 
 const STRIDE = 9u;   // vec4s per row of shared memory: 8, and one so that rows do not meet in a bank
 var<workgroup> weights: array<vec4<f32>, 32u * STRIDE>;
@@ -22,16 +18,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let first_column = tile / params.row_tiles * 32u;
     let column = lane % 8u * 4u;             // of this thread, in the tile
     let row = lane / 8u * ${ROWS}u;
-#for r in $ROWS
-    var gate#r = vec4<f32>();
-    var total#r = vec4<f32>();
-#end
-    for (var side = 0u; side < SIDES; side++) {
+    #for r in ROWS
+    var gate$r = vec4<f32>();
+    var total$r = vec4<f32>();
+    #end
+    for (var side = 0u; side < ${SIDES}u; side++) {
         let mine = min(first_column + lane / 2u + side * (params.n / 2u), params.n - 1u);   // the column to unpack
-#for r in $ROWS
-        gate#r = total#r;
-        total#r = vec4<f32>();
-#end
+        #for r in ROWS
+        gate$r = total$r;
+        total$r = vec4<f32>();
+        #end
         for (var b = 0u; b < params.blocks; b++) {
             let block = open_block(mine, b);
             let scale = scale_at(mine, b);
@@ -42,24 +38,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             for (var i = lane; i < ${TILE_ROWS}u * 8u; i += 64u) {
                 let from_row = min(first_row + i / 8u, params.m - 1u);
-                inputs[i / 8u * STRIDE + i % 8u] = x[(from_row * params.blocks + b) * 8u + i % 8u];
+                inputs[i / 8u * STRIDE + i % 8u] = load_x((from_row * params.blocks + b) * 8u + i % 8u);
             }
             workgroupBarrier();
             for (var h = 0u; h < 8u; h++) {
-#for c in 4
-                let w#c = weights[(column + #cu) * STRIDE + h];
-#end
-#for r in $ROWS
-                let a#r = inputs[(row + #ru) * STRIDE + h];
-                total#r += vec4<f32>(dot(w0, a#r), dot(w1, a#r), dot(w2, a#r), dot(w3, a#r));
-#end
+                #for c in 4
+                let w$c = weights[(column + ${c}u) * STRIDE + h];
+                #end
+                #for r in ROWS
+                let a$r = inputs[(row + ${r}u) * STRIDE + h];
+                total$r += vec4<f32>(dot(w0, a$r), dot(w1, a$r), dot(w2, a$r), dot(w3, a$r));
+                #end
             }
             workgroupBarrier();
         }
     }
-#for r in $ROWS
-    if (first_row + row + #ru < params.m) {
-        finish_four(first_row + row + #ru, first_column + column, gate#r, total#r);
+    #for r in ROWS
+    if (first_row + row + ${r}u < params.m) {
+        finish_four(first_row + row + ${r}u, first_column + column, gate$r, total$r);
     }
-#end
+    #end
 }

@@ -1,72 +1,86 @@
-// out = x @ weight.T and the epilogue for few rows, with rows of weights in blocks of 32 ($TYPE).
-// Of $LANES lanes of a workgroup $SPLIT share four columns (of both sides, if gated) and $ROWS rows: each takes every
-// $SPLIT-th block, and their sums are added up $WHERE.
-struct Params {
-    m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32, out_width: u32, first: u32, $PARAMS
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(4) var<storage, read> x: array<vec4<f32>>;
-$EPILOGUE
-$UNPACK
-$SHARED
+// out = x @ weight.T and the epilogue for few rows, with rows of weights in blocks of 32 (TYPE).
+// Of the LANES lanes of a workgroup 1 << STEPS share four columns (of both sides, if gated) and ROWS rows: each takes
+// every (1 << STEPS)-th block, and their sums are added up (ADD): "shared" in shared memory, "shuffles" by subgroups.
+// INT8: x is in 8 bits (activations_int8.wgsl); a dot product of four is one instruction where the adapter has it.
+#read x: vec4<f32> if not INT8
+#read codes: vec4<u32>, factors: vec2<f32> if INT8
+#include "linear/block_product.wgsl"
 
-@compute @workgroup_size($LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, $LANE) {
-    $FIND_LANE
+const LANES = ${LANES}u;
+const SPLIT = 1u << ${STEPS}u;
+#const SUMS = ROWS * SIDES
+#if ADD == "shared"
+var<workgroup> sums: array<vec4<f32>, $SUMS * LANES>;
+#end
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        #if ADD == "shuffles"
+        @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_size) size: u32,
+        @builtin(subgroup_invocation_id) place: u32) {
+    let lane = subgroup * size + place;
+        #else
+        @builtin(local_invocation_index) lane: u32) {
+        #end
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
     let row = tile % params.row_tiles * ${ROWS}u;
-    let part = lane % ${SPLIT}u;
-    let column = (tile / params.row_tiles * ${QUADS}u + lane / ${SPLIT}u) * 4u;
-#for r in $ROWS
-    let row#r = min(row + #ru, params.m - 1u) * params.blocks * 8u;
-    var gate#r = vec4<f32>();
-    var total#r = vec4<f32>();
-#end
-    for (var side = 0u; side < SIDES; side++) {
+    let part = lane % SPLIT;
+    let column = (tile / params.row_tiles * (LANES / SPLIT) + lane / SPLIT) * 4u;
+    #for r in ROWS
+    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * ${1 if INT8 else 8}u;
+    var gate$r = vec4<f32>();
+    var total$r = vec4<f32>();
+    #end
+    for (var side = 0u; side < ${SIDES}u; side++) {
         let columns = four_columns(column, side);
-#for r in $ROWS
-        gate#r = total#r;
-        total#r = vec4<f32>();
-#end
-        for (var b = part; b < params.blocks; b += ${SPLIT}u) {
+        #for r in ROWS
+        gate$r = total$r;
+        total$r = vec4<f32>();
+        #end
+        for (var b = part; b < params.blocks; b += SPLIT) {
             let scales = four_scales(columns, b);
-#for c in 4
-            let block#c = open_block(columns[#c], b);
-#end
-#for r in $ROWS
-            var x_sum#r = 0.0;
-#end
-#for e in $RUNS
-            {
-#for r in $ROWS
-                var sum#r = vec4<f32>();
-#end
-                for (var h = #eu * ${CHUNKS}u; h < (#eu + 1u) * ${CHUNKS}u; h++) {
-#for c in 4
-                    let w#c = four(block#c, columns[#c], b, h);
-#end
-#for r in $ROWS
-                    let chunk#r = x[row#r + b * 8u + h];
-                    if (MINIMUM) { x_sum#r += dot(chunk#r, vec4<f32>(1.0)); }
-                    let a#r = chunk#r * quant_unit(h);
-                    sum#r += vec4<f32>(dot(w0, a#r), dot(w1, a#r), dot(w2, a#r), dot(w3, a#r));
-#end
-                }
-#for r in $ROWS
-                total#r += sum#r * scales.run[#e];
-#end
-            }
-#end
-            if (MINIMUM) {
-#for r in $ROWS
-                total#r += x_sum#r * scales.least;
-#end
-            }
+            #for c in 4
+            let block$c = open_block(columns[$c], b);
+            #end
+            #if INT8
+            #include "linear/split_int8.wgsl"
+            #else
+            #include "linear/split_f32.wgsl"
+            #end
         }
     }
-$ADD_UP
-#for r in $ROWS
-    if (part == 0u && row + #ru < params.m) { finish_four(row + #ru, column, gate#r, total#r); }
-#end
+    #if ADD == "shared"
+    // All sums at once: every barrier costs a software adapter much to compile.
+    #for r in ROWS
+    sums[$r * LANES + lane] = total$r;
+    #end
+    #for r in SUMS - ROWS
+    sums[${ROWS + r} * LANES + lane] = gate$r;
+    #end
+    for (var step = SPLIT / 2u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        for (var i = lane; part < step && i < $SUMS * LANES; i += LANES) {
+            sums[i] += sums[i + step];
+        }
+    }
+    #for r in ROWS
+    total$r = sums[$r * LANES + lane];
+    #end
+    #for r in SUMS - ROWS
+    gate$r = sums[${ROWS + r} * LANES + lane];
+    #end
+    #elif ADD == "shuffles"
+    #for step in STEPS
+    #for r in ROWS
+    total$r += subgroupShuffleXor(total$r, 1u << ${step}u);
+    #if ACTIVATION
+    gate$r += subgroupShuffleXor(gate$r, 1u << ${step}u);
+    #end
+    #end
+    #end
+    #end
+    #for r in ROWS
+    if (part == 0u && row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    #end
 }

@@ -1,13 +1,8 @@
-// out = x @ weight.T and the epilogue, with rows of weights in blocks of 32 ($TYPE); out of registers, with no barrier.
-// A workgroup is 8 lanes; a lane computes $ROWS rows x 4 columns (of both sides, if gated). It loads an eighth of a block
+// out = x @ weight.T and the epilogue, with rows of weights in blocks of 32 (TYPE); out of registers, with no barrier.
+// A workgroup is 8 lanes; a lane computes ROWS rows x 4 columns (of both sides, if gated). It loads an eighth of a block
 // of x and hands it on to the others, which costs less than loads. Assumes subgroups of at least 8 lanes.
-struct Params {
-    m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32, out_width: u32, first: u32, $PARAMS
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(4) var<storage, read> x: array<vec4<f32>>;
-$EPILOGUE
-$UNPACK
+#read x: vec4<f32>
+#include "linear/block_product.wgsl"
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -17,67 +12,66 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other
     let column = tile / params.row_tiles * 32u + lane * 4u;
     let unit = quant_unit(lane);
-#for r in $ROWS
-    let row#r = min(row + #ru, params.m - 1u) * params.blocks * 8u;
-    var gate#r = vec4<f32>();
-    var total#r = vec4<f32>();
-#end
-    for (var side = 0u; side < SIDES; side++) {
+    #for r in ROWS
+    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u;
+    var gate$r = vec4<f32>();
+    var total$r = vec4<f32>();
+    #end
+    for (var side = 0u; side < ${SIDES}u; side++) {
         let columns = four_columns(column, side);
-#for r in $ROWS
-        gate#r = total#r;
-        total#r = vec4<f32>();
-#end
+        #for r in ROWS
+        gate$r = total$r;
+        total$r = vec4<f32>();
+        #end
         for (var b = 0u; b < params.blocks; b++) {
             let scales = four_scales(columns, b);
-#for c in 4
-            let block#c = open_block(columns[#c], b);
-#end
-#for r in $ROWS
-            let mine#r = x[row#r + b * 8u + lane];
-            let units#r = mine#r * unit;
-            var x_sum#r = 0.0;
-            if (MINIMUM) {
-                x_sum#r = dot(mine#r, vec4<f32>(1.0));
-                x_sum#r += subgroupShuffleXor(x_sum#r, 1u);
-                x_sum#r += subgroupShuffleXor(x_sum#r, 2u);
-                x_sum#r += subgroupShuffleXor(x_sum#r, 4u);
-            }
-#end
-#for e in $RUNS
+            #for c in 4
+            let block$c = open_block(columns[$c], b);
+            #end
+            #for r in ROWS
+            let mine$r = load_x(row$r + b * 8u + lane);
+            let units$r = mine$r * unit;
+            #if MINIMUM
+            var x_sum$r = dot(mine$r, vec4<f32>(1.0));
+            x_sum$r += subgroupShuffleXor(x_sum$r, 1u);
+            x_sum$r += subgroupShuffleXor(x_sum$r, 2u);
+            x_sum$r += subgroupShuffleXor(x_sum$r, 4u);
+            #end
+            #end
+            #for e in RUNS
             {
-#for r in $ROWS
-                var sum#r = vec4<f32>();
-#end
-#for h in $CHUNKS
+                #for r in ROWS
+                var sum$r = vec4<f32>();
+                #end
+                #for h in CHUNKS
                 {
-#for c in 4
-                    let w#c = four(block#c, columns[#c], b, #eu * ${CHUNKS}u + #hu);
-#end
-#for i in 4
-                    let w_#i = vec4<f32>(w0[#i], w1[#i], w2[#i], w3[#i]);
-#end
-#for r in $ROWS
-#for i in 4
-                    let a#r_#i = subgroupBroadcast(units#r[#i], #eu * ${CHUNKS}u + #hu);
-#end
-                    sum#r += (w_0 * a#r_0 + w_1 * a#r_1) + (w_2 * a#r_2 + w_3 * a#r_3);
-#end
+                    #for c in 4
+                    let w$c = four(block$c, columns[$c], b, ${e * CHUNKS + h}u);
+                    #end
+                    #for i in 4
+                    let w_$i = vec4<f32>(w0[$i], w1[$i], w2[$i], w3[$i]);
+                    #end
+                    #for r in ROWS
+                    #for i in 4
+                    let a${r}_$i = subgroupBroadcast(units$r[$i], ${e * CHUNKS + h}u);
+                    #end
+                    sum$r += (w_0 * a${r}_0 + w_1 * a${r}_1) + (w_2 * a${r}_2 + w_3 * a${r}_3);
+                    #end
                 }
-#end
-#for r in $ROWS
-                total#r += sum#r * scales.run[#e];
-#end
+                #end
+                #for r in ROWS
+                total$r += sum$r * scales.run[$e];
+                #end
             }
-#end
-            if (MINIMUM) {
-#for r in $ROWS
-                total#r += x_sum#r * scales.least;
-#end
-            }
+            #end
+            #if MINIMUM
+            #for r in ROWS
+            total$r += x_sum$r * scales.least;
+            #end
+            #end
         }
     }
-#for r in $ROWS
-    if (row + #ru < params.m) { finish_four(row + #ru, column, gate#r, total#r); }
-#end
+    #for r in ROWS
+    if (row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    #end
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide.ops.legacy import Tensor
+from hightide.ops.contract import Tensor
 
 LANES = 32  # threads per workgroup of the tiled kernels
 

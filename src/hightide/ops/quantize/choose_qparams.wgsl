@@ -1,11 +1,9 @@
 // Per row of x: scale = (max(x, 0) - min(x, 0)) / (q_max - q_min), zero point = q_min - round(min / scale).
 // One workgroup per four rows, so that their zero points, packed in one word, are written once.
 // 16 lanes per row; each adds up the lanes of its row itself: one barrier.
-struct Params { rows: u32, width: u32, q_min: f32, q_max: f32, eps: f32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> scales: array<f32>;
-@group(0) @binding(4) var<storage, read_write> zeros: array<u32>;
+#params rows: u32, width: u32, q_min: f32, q_max: f32, eps: f32
+#read x: f32
+#write scales: f32, zeros: u32
 
 var<workgroup> bounds: array<vec2<f32>, 64>;
 
@@ -18,8 +16,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var high = 0.0;
     if (row < params.rows) {
         for (var i = lane % 16u; i < params.width; i += 16u) {
-            low = min(low, x[row * params.width + i]);
-            high = max(high, x[row * params.width + i]);
+            low = min(low, load_x(row * params.width + i));
+            high = max(high, load_x(row * params.width + i));
         }
     }
     bounds[lane] = vec2<f32>(low, high);
@@ -35,7 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         let scale = max((high - low) / (params.q_max - params.q_min), params.eps);
         let zero = clamp(params.q_min - round(low / scale), params.q_min, params.q_max);
-        scales[first + r] = scale;
+        store_scales(first + r, scale);
         packed |= (u32(i32(zero)) & 255u) << (r * 8u);
     }
     zeros[first / 4u] = packed;

@@ -1,9 +1,7 @@
 // F16: two to a word.
-fn open_block(row: u32, b: u32) -> Block { return Block(vec4<u32>(), vec4<u32>()); }
-fn scale_at(row: u32, b: u32) -> Scale { return Scale(vec2<f32>(1.0), 0.0); }
+#include "blocks/floats.wgsl"
 fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
     let words = weight4[(row * params.blocks + b) * 4u + h / 2u];
     let two = select(words.zw, words.xy, (h & 1u) == 0u);
     return vec4<f32>(unpack2x16float(two.x), unpack2x16float(two.y));
 }
-fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }

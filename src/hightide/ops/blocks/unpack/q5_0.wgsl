@@ -1,13 +1,8 @@
 // Q5_0: 32 quants of 4 + 1 bits, less 16, and a scale (f16). Planes: nibbles, fifth bits, scales.
-fn open_block(row: u32, b: u32) -> Block {
-    let at = row * params.blocks + b;
-    return Block(weight4[at], vec4<u32>(weight[params.plane1 + at]));
-}
+#include "blocks/five_bits.wgsl"
+#include "blocks/four_scales.wgsl"
+#params plane2: u32
 fn scale_at(row: u32, b: u32) -> Scale {
     let d = half_at(params.plane2, row * params.blocks + b);
     return Scale(vec2<f32>(d), -16.0 * d);
 }
-fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(plain_nibbles(block.q, h) | fifth_bits(block.extra.x, h)));
-}
-fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }

@@ -1,5 +1,10 @@
 // Q6_K: 256 quants of 4 + 2 bits, less 32, a signed byte of scale per 16, times d (f16).
 // Planes: nibbles, upper pairs, scales, d.
+#const RUNS = 2
+#const MINIMUM = False
+#params plane1: u32, plane2: u32, plane3: u32
+#include "blocks/planes.wgsl"
+#include "blocks/four_scales.wgsl"
 fn open_block(row: u32, b: u32) -> Block {
     let at = row * params.blocks + b;
     let pairs = params.plane1 + at * 2u;

@@ -1,4 +1,8 @@
 // Q8_0: 32 quants of 8 bits, a scale (f16). Planes: bytes, scales.
+#const MINIMUM = False
+#params plane1: u32
+#include "blocks/planes.wgsl"
+#include "blocks/four_scales.wgsl"
 fn open_block(row: u32, b: u32) -> Block {
     let at = (row * params.blocks + b) * 2u;
     return Block(weight4[at], weight4[at + 1u]);
