@@ -11,9 +11,8 @@ import pytest
 
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, OpCall
-from hightide.ops.attention.steps import Shape, attend
+from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Kernel, Scratch
-from hightide.ops.kernel import Kernel
 from hightide.planning.memory import MemoryPlan, plan_memory
 from hightide.planning.planner import Plan
 from hightide.wgsl.shader import Shader
@@ -53,15 +52,15 @@ class KernelFault:
         return next(step.call for step in plan.steps if self.text in self.whole(step.dispatch.kernel).text)
 
 
-class ShapeFault:
-    """Attention planned for another shape than it has: `change` alters what every dispatch is made from."""
+class AttentionFault:
+    """Attention planned for something else than it is: `change` alters what every dispatch is made from."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, change: Callable[[Shape], Shape]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, change: Callable[[Attention], Attention]) -> None:
         self.planted = False
 
-        def wrong(ctx: Context, shape: Shape, *args: Any) -> Iterator[Dispatch]:
+        def wrong(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
             self.planted = True
-            return attend(ctx, change(shape), *args)
+            return attend(ctx, change(attention))
 
         for name, module in list(sys.modules.items()):
             if name.startswith("hightide.ops.attention.") and getattr(module, "attend", None) is attend:
@@ -72,18 +71,18 @@ class ShapeFault:
         return next(step.call for step in plan.steps if "sdpa" in step.call.name)
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, fault: Any) -> KernelFault | ShapeFault:
-    """A change of a shape, or a kernel's text and what replaces it."""
-    return ShapeFault(monkeypatch, fault) if callable(fault) else KernelFault(monkeypatch, *fault)
+def plant(monkeypatch: pytest.MonkeyPatch, fault: Any) -> KernelFault | AttentionFault:
+    """A change of what attention is made from, or a kernel's text and what replaces it."""
+    return AttentionFault(monkeypatch, fault) if callable(fault) else KernelFault(monkeypatch, *fault)
 
 
-def key_beyond(shape: Shape) -> Shape:
+def key_beyond(attention: Attention) -> Attention:
     """One key more than there are."""
-    return replace(shape, added=shape.added + 1, causal=False)
+    return replace(attention, added=attention.added + 1, causal=False)
 
 
-def wrong_scale(shape: Shape) -> Shape:
-    return replace(shape, scale=shape.scale * 1.001)
+def wrong_scale(attention: Attention) -> Attention:
+    return replace(attention, scale=attention.scale * 1.001)
 
 
 def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> None:

@@ -29,7 +29,7 @@ FAULTS = {
     "a maximum that is not followed": ("attend", "sum_0_0 *= fade_0;", "sum_0_0 *= 1.0;"),
     "the weight of another key": ("attend", "quadBroadcast(weight_0.x, 1u)", "quadBroadcast(weight_0.x, 2u)"),
     "a quad left out": ("attend", "result += quad_sums[n", "result += select(1.0, 0.0, n == 1u) * quad_sums[n"),
-    "a mask of another row": ("sdpa_mask", "* params.mask_row, i ==", "* 0u, i =="),
+    "a mask of another row": ("sdpa_mask", "+ s * params.mask_row;", ";"),
     "keys written to row 0": (
         "rope_cache_halves_keys",
         "let to = (row * params.kv_heads",
@@ -40,7 +40,7 @@ FAULTS = {
         "let at = row * params.rotary_pairs",
         "let at = s * params.rotary_pairs",
     ),
-    "a norm without its weight": ("rope_cache_norm", "b *= scale * q_norm[second];", "b *= scale;"),
+    "a norm without its weight": ("rope_cache_norm", "b *= scale * load_q_norm(second);", "b *= scale;"),
     "the scale of another group": ("q4", "(b >> params.group_shift) * params.scale_row", "0u * params.scale_row"),
     "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),
     "the last row left out": ("q4_bias", "row + 0u < params.m", "row + 1u < params.m"),

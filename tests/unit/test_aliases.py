@@ -16,34 +16,34 @@ from hightide.planning.planner import Planner
 def graph_of(
     *calls: tuple[int, ...], inputs: tuple[int, ...] = (0,), outputs: tuple[int, ...] = (), constants: str = ""
 ) -> Graph:
-    """Tensors 0, 1, 2, …; each call is (arguments…, output); the digits in `constants` have data."""
+    """Tensors 0, 1, 2, …; each call is (arguments x, y, …, output); the digits in `constants` have data."""
     count = 1 + max(id for ids in (*calls, inputs, outputs) for id in ids)
     data = Blob(bytes(16), 0, 16)
     values: list[Value] = [
         TensorValue(id, (4,), "float32", "float32", data if str(id) in constants else None) for id in range(count)
     ]
-    ops = tuple(OpCall(n, "test.op", call) for n, call in enumerate(calls))
-    return Graph(tuple(values), ops, inputs, outputs)
+    ops = (OpCall(n, "test.op", dict(zip("xyz", ids, strict=False)), out) for n, (*ids, out) in enumerate(calls))
+    return Graph(tuple(values), tuple(ops), inputs, outputs)
 
 
 def test_a_view_of_a_view_is_its_source() -> None:
     graph = graph_of((0, 1), (1, 2), (2, 3), (3, 4), outputs=(4, 2))
-    aliases = find_aliases(graph, view_calls={1, 2}, written=set())
+    aliases = find_aliases(graph, viewed={1: 1, 2: 2}, written=set())
     assert dict(aliases.root) == {0: 0, 1: 1, 2: 1, 3: 1, 4: 4}
-    assert aliases.views == {1, 2} and not aliases.state
+    assert aliases.views == {1: 1, 2: 2} and not aliases.state
 
 
 def test_views_of_memory_that_is_written_are_copies_but_not_those_on_the_way_to_the_write() -> None:
     """5 = view(0) stays a copy; 1 = view(0), 2 = view(1) is what call 2 writes, so the memory of 0."""
     graph = graph_of((0, 1), (1, 2), (9, 2, 3), (0, 5), (9, 6), inputs=(9,), constants="0")
-    aliases = find_aliases(graph, view_calls={0, 1, 3, 4}, written={2})
-    assert aliases.views == {0, 1, 4} and aliases.state == {0}
+    aliases = find_aliases(graph, viewed={0: 0, 1: 1, 3: 0, 4: 9}, written={2})
+    assert aliases.views == {0: 0, 1: 1, 4: 9} and aliases.state == {0}
     assert [aliases.root[n] for n in (1, 2, 5, 6)] == [0, 0, 5, 9]
 
 
 def test_state_is_the_constants_that_are_written() -> None:
     graph = graph_of((0, 1, 2), (0, 3, 4), inputs=(0, 3), constants="1")
-    assert find_aliases(graph, set(), written={1, 3}).state == {1}
+    assert find_aliases(graph, {}, written={1, 3}).state == {1}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_lists_are_opened_in_the_order_check() -> None:
     values: list[Value] = [TensorValue(n, (4,), "float32", "float32") for n in range(3)]
     values.append(ListValue(3, (0, 2)))
     with pytest.raises(ProgramError, match="reads tensor 2 before"):
-        check_order(Graph(tuple(values), (OpCall(0, "aten.cat.default", (3, 1)),), (0,), (1,)))
+        check_order(Graph(tuple(values), (OpCall(0, "aten.cat.default", {"tensors": 3}, 1),), (0,), (1,)))
 
 
 def test_a_planner_counts_views_of_inputs_as_inputs() -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from schedules import INDEX, PROGRAMS, steps
 
 from hightide.fuse import fuse
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import evaluate
-from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Op, Tensor
-from hightide.planning.planner import REGISTRY, Planner
+from hightide.graph.values import Dims, TensorValue
+from hightide.ops.contract import REGISTRY, Context, Dispatch, Op, Tensor
+from hightide.planning.planner import Planner
 from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
 from hightide.tools.inspect.graph_trace import Unknown, fit, trace
 from hightide.tools.opened_file import GraphSource, Part, open_subject
@@ -168,20 +168,19 @@ def test_symints_of_a_model() -> None:
 class Odd(Op):
     """Dims that no formula describes: S rounded up to a power of two, made in a way that leaves no trace."""
 
-    def outputs(self, ctx: Context, x: Tensor) -> list[Dims]:
-        return [(1 << (x.dims[0] - 1).bit_length(),)]
+    x: Tensor
 
-    def plan(self, ctx: Context, x: Tensor, *, out: Tensor) -> list[Dispatch]:
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [(1 << (self.x.dims[0] - 1).bit_length(),)]
+
+    def plan(self, ctx: Context, out: Tensor) -> list[Dispatch]:
         return []
 
 
 def test_a_dim_without_a_formula_is_shown_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hightide.graph.graph import OpCall
-    from hightide.graph.values import TensorValue
-
-    monkeypatch.setitem(REGISTRY, "test.odd", Odd())
+    monkeypatch.setitem(REGISTRY, "test.odd", Odd)
     x, y = TensorValue(0, (64,), "float32", "float32"), TensorValue(1, (64,), "float32", "float32")
-    graph = Graph((x, y), (OpCall(0, "test.odd", (0, 1)),), (0,), (1,))
+    graph = Graph((x, y), (OpCall(0, "test.odd", {"x": 0}, 1),), (0,), (1,))
     part = Part("odd", graph, (True,), ("x",), GraphSource(graph, (True,), ("x",)))
     formulas = trace(part)
     (dim,) = formulas.dims[1]

@@ -20,7 +20,7 @@ from hightide.ops import REGISTRY
 from hightide.tools.inspect.file_report import Inspection, inspect_file, printable
 from hightide.tools.inspect.inspect_page import make_page
 from hightide.tools.inspect.inspect_tables import print_graph
-from hightide.tools.inspect.listing import argument_names, layers_of, list_graph
+from hightide.tools.inspect.listing import layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import Target, target_of
 from hightide.tools.inspect.repeats import Repeat, find_repeat
@@ -268,5 +268,7 @@ def test_units() -> None:
 
 
 def test_arguments_have_the_names_that_ops_give_them() -> None:
-    assert argument_names("et_vk.rms_norm.default")[:3] == ("x", "weight", "eps")
-    assert argument_names("no.such.op") == ()
+    (part,) = open_subject(LLAMA).parts
+    lines = {line.name: line for line in list_graph(part.graph, _no_formulas(), part.names)}
+    norm = lines["et_vk.rms_norm.default"].arguments
+    assert [argument.name for argument in norm] == ["x", "weight", "eps"] and norm[1].text == "const float32[64]"

@@ -28,6 +28,10 @@ def names(graph: Graph) -> Counter[str]:
     return Counter(call.name for call in graph.calls)
 
 
+def calls_of(graph: Graph) -> list[tuple[str, dict[str, int], int]]:
+    return [(call.name, dict(call.args), call.out) for call in graph.calls]
+
+
 def assert_same(graph: Graph, fused: Graph, calls: list[list[np.ndarray]], limit: float = 1e-9) -> None:
     """Both in float64 on NumPy, call after call, with their state."""
     plain, other = CpuSession(graph, dtype="float64"), CpuSession(fused, dtype="float64")
@@ -78,10 +82,10 @@ def test_a_layer_of_a_llama_is_seven_ops_and_attention() -> None:
 
 def test_passes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = small_llama()
-    assert fuse(graph, ()).calls == graph.calls
+    assert calls_of(fuse(graph, ())) == calls_of(graph)
     assert "hightide.attend.default" not in names(fuse(graph, ["gated", "residual"]))
     monkeypatch.setenv("HIGHTIDE_PASSES", "none")
-    assert fuse(graph).calls == graph.calls
+    assert calls_of(fuse(graph)) == calls_of(graph)
     monkeypatch.setenv("HIGHTIDE_PASSES", "gated,nonsense")
     with pytest.raises(InputError, match="there is no pass 'nonsense'; there are same_calls, "):
         fuse(graph)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hightide import InputError, UnsupportedError
-from hightide.gpu.params import pack_params
 from hightide.graph.graph import Graph, OpCall
-from hightide.graph.values import TensorValue
+from hightide.graph.values import Dims, TensorValue
 from hightide.ops import REGISTRY
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.contract import Context, Dispatch, Op, Tensor
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, has_kernel
 from hightide.planning.levels import InputSpec, Levels, MaxElements
-from hightide.planning.planner import GROUPS_PER_DIM, Planner, fold, has_kernel, missing_ops, resolve_ops
+from hightide.planning.planner import Planner, missing_ops, resolve_ops
+from hightide.wgsl.grid import GROUPS_PER_DIM, fold
 
 
 @given(groups=st.one_of(st.integers(0, 200_000), st.integers(0, GROUPS_PER_DIM**2)))
@@ -34,7 +34,8 @@ def test_more_groups_than_two_dimensions_have_are_refused() -> None:
 
 def unary(*names: str) -> Graph:
     values = tuple(TensorValue(n, (4,), "float32", "float32") for n in range(len(names) + 1))
-    return Graph(values, tuple(OpCall(n, name, (n, n + 1)) for n, name in enumerate(names)), (0,), (len(names),))
+    calls = tuple(OpCall(n, name, {"x": n}, n + 1) for n, name in enumerate(names))
+    return Graph(values, calls, (0,), (len(names),))
 
 
 def test_all_missing_ops_are_listed_at_once_with_their_places() -> None:
@@ -64,15 +65,17 @@ def test_dims_over_the_max_are_refused_with_the_op_and_both_dims() -> None:
 class Doubles(Op):
     """Says two outputs where the program has one."""
 
-    def outputs(self, ctx: Context, x: Tensor) -> list[tuple[int, ...]]:
-        return [x.dims, x.dims]
+    x: Tensor
 
-    def plan(self, ctx: Context, x: Tensor, *, out: Tensor) -> list[Dispatch]:
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims, self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> list[Dispatch]:
         return []
 
 
 def test_another_number_of_outputs_than_the_programs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REGISTRY, "test.doubles", Doubles())
+    monkeypatch.setitem(REGISTRY, "test.doubles", Doubles)
     with pytest.raises(UnsupportedError, match="the program expects 1 outputs, the op gives 2"):
         Planner(unary("test.doubles")).plan([(4,)], {})
 
@@ -101,13 +104,6 @@ def test_values_that_a_shape_needs_are_levels_of_their_own() -> None:
         assert levels.find(((1,),), MaxElements(value), lambda plan: plan).dims[rows.id] == (value, 4)
         made.append(levels.planned)
     assert made == [1, 1, 2, 2, 3, 4, 5] and len(levels) == 2
-
-
-def test_parameters_are_words_and_tuples_two_aligned_vectors() -> None:
-    words = np.frombuffer(pack_params((7, -1, 1.5, (2, 3), 9)), np.uint32)
-    assert words.size == 64
-    assert words[:2].tolist() == [7, 2**32 - 1] and words[2:3].view(np.float32)[0] == 1.5
-    assert words[4:12].tolist() == [2, 3, 0, 0, 0, 0, 0, 0] and words[12] == 9 and not words[13:].any()
 
 
 @pytest.mark.parametrize(

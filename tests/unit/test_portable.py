@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import named
 
 X = np.array([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]], np.float32)
 I = np.array([[7, -7], [-3, 2]])  # noqa: E741
@@ -54,7 +55,8 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
 
 @pytest.mark.parametrize(("name", "args", "want"), CASES, ids=[case[0] for case in CASES])
 def test_meaning(name: str, args: tuple[Any, ...], want: Any) -> None:
-    got = REGISTRY[name].reference(*args)
+    op = REGISTRY[name]
+    got = op.evaluate(named(op, args))
     pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
     for result, expected in pairs:
         np.testing.assert_allclose(result, expected, rtol=1e-6)

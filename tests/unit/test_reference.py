@@ -8,8 +8,9 @@ from schedules import PROGRAMS, relative_error, steps
 
 from hightide.errors import HightideError, InputError, UnsupportedError
 from hightide.graph.blob import Blob
-from hightide.graph.graph import Graph, OpCall
-from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
+from hightide.graph.graph import FileCall, Graph, GraphFile
+from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
+from hightide.ops.binding import bind_graph
 from hightide.ops.contract import REGISTRY, Context, Op, Tensor
 from hightide.planning.planner import Planner
 from hightide.pte.program import load
@@ -19,12 +20,15 @@ from hightide.runtime.cpu_session import CpuSession
 class Accumulate(Op):
     """state += x, in place; gives the sum. Refuses 13, after it has written."""
 
-    mutates = (0,)
+    state: Tensor
+    x: Tensor
+    mutates = ("state",)
 
-    def outputs(self, ctx: Context, state: Tensor, x: Tensor) -> list[tuple[int, ...]]:
-        return [x.dims]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims]
 
-    def reference(self, state: np.ndarray, x: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def reference(state: np.ndarray, x: np.ndarray) -> np.ndarray:
         state += x
         if 13 in x:
             raise InputError("13")
@@ -32,11 +36,12 @@ class Accumulate(Op):
 
 
 class WrongDims(Op):
-    def outputs(self, ctx: Context, x: Tensor) -> list[tuple[int, ...]]:
-        return [x.dims]
+    x: Tensor
 
-    def reference(self, x: np.ndarray) -> np.ndarray:
-        return x[None]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims]
+
+    reference = staticmethod(lambda x: x[None])
 
 
 def tensor(id: int, *dims: int, dtype: str = "float32", constant: np.ndarray | None = None) -> TensorValue:
@@ -47,17 +52,14 @@ def tensor(id: int, *dims: int, dtype: str = "float32", constant: np.ndarray | N
 def graph(
     values: list[Value], calls: list[tuple[str, tuple[int, ...]]], inputs: list[int], outputs: list[int]
 ) -> Graph:
-    return Graph(
-        tuple(values),
-        tuple(OpCall(n, name, args) for n, (name, args) in enumerate(calls)),
-        tuple(inputs),
-        tuple(outputs),
-    )
+    """Each call has its arguments in order, then its output."""
+    made = tuple(FileCall(n, name, ids) for n, (name, ids) in enumerate(calls))
+    return bind_graph(GraphFile(tuple(values), made, tuple(inputs), tuple(outputs)))
 
 
 @pytest.fixture
 def stateful(monkeypatch: pytest.MonkeyPatch) -> CpuSession:
-    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate())
+    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate)
     first = np.array([1, 2, 3], np.float32)
     values: list[Value] = [tensor(0, 3, constant=first), tensor(1, 3), tensor(2, 3), tensor(3, 3), tensor(4, 3)]
     calls = [("et_vk.prepack.default", (0, 2)), ("test.accumulate", (2, 1, 3)), ("aten.mul.Tensor", (3, 1, 4))]
@@ -85,7 +87,7 @@ def test_outputs_are_the_callers(stateful: CpuSession) -> None:
 
 
 def test_input_written_in_place_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate())
+    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate)
     session = CpuSession(
         graph([tensor(0, 2), tensor(1, 2), tensor(2, 2)], [("test.accumulate", (0, 1, 2))], [0, 1], [2])
     )
@@ -96,7 +98,7 @@ def test_input_written_in_place_is_copied(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_view_keeps_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     """A select of a buffer that is written later must not follow it."""
-    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate())
+    monkeypatch.setitem(REGISTRY, "test.accumulate", Accumulate)
     values = [tensor(0, 2, constant=np.zeros(2, np.float32)), tensor(1, 2), tensor(2, 1), tensor(3, 2)]
     literals: list[Value] = [LiteralValue(4, 0), LiteralValue(5, 1), LiteralValue(6, 1)]
     calls = [("aten.slice_copy.Tensor", (0, 4, 4, 5, 6, 2)), ("test.accumulate", (0, 1, 3))]
@@ -106,7 +108,7 @@ def test_view_keeps_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_reference_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REGISTRY, "test.wrong", WrongDims())
+    monkeypatch.setitem(REGISTRY, "test.wrong", WrongDims)
     session = CpuSession(graph([tensor(0, 2), tensor(1, 2)], [("test.wrong", (0, 1))], [0], [1]))
     with pytest.raises(HightideError, match=r"reference of op 0 \(test.wrong\) gives \[1, 2\], its plan says \[2\]"):
         session.run([np.zeros(2, np.float32)])

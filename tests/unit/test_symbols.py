@@ -149,7 +149,10 @@ def test_a_symint_of_a_computed_tensor_is_refused() -> None:
 def test_a_symint_of_a_view_of_an_input_is_that_of_the_input() -> None:
     values: list[Value] = [TensorValue(0, (2, 6), "int64", "int64"), TensorValue(1, (12,), "int64", "int64")]
     values += [SymIntValue(2, 0), LiteralValue(3, (-1,)), LiteralValue(4, 0), LiteralValue(5, -1)]
-    calls = (OpCall(0, "aten.view_copy.default", (0, 3, 1)), OpCall(1, "et_vk.select_as_symint.default", (1, 4, 5, 2)))
+    calls = (
+        OpCall(0, "aten.view_copy.default", {"x": 0, "sizes": 3}, 1),
+        OpCall(1, "et_vk.select_as_symint.default", {"x": 1, "dim": 4, "index": 5}, 2),
+    )
     session = CpuSession(Graph(tuple(values), calls, (0,), (2,)))
     for dims in ((2, 6), (1, 4), (2, 1)):
         given = np.arange(np.prod(dims)).reshape(dims)

@@ -2,10 +2,10 @@
 
 from importlib import import_module
 
-from hightide.ops.contract import REGISTRY
+from hightide.ops.contract import FAMILIES, REGISTRY
 
 # One folder per family; its `op.py` holds the ops and registers them.
-FAMILIES = (
+FOLDERS = (
     "views",
     "symints",
     "elementwise",
@@ -29,7 +29,7 @@ FAMILIES = (
     "portable",  # last: it fills in what no family above has
 )
 
-for _family in FAMILIES:
-    import_module(f"hightide.ops.{_family}.{_family}")
+for _folder in FOLDERS:
+    import_module(f"hightide.ops.{_folder}.{_folder}")
 
-__all__ = ["REGISTRY"]
+__all__ = ["FAMILIES", "FOLDERS", "REGISTRY"]

@@ -16,7 +16,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, quants
 
 from hightide.formats.gguf import block_size
-from hightide.ops import FAMILIES
+from hightide.ops import FOLDERS
 
 MAX = {"S": 21, "T": 9, "B": 3, "P": 40}  # the max of each live dim; P is a position in a context of 64
 CONTEXT = 64
@@ -86,7 +86,7 @@ class Case:
 
 def all_cases() -> list[Case]:
     """The cases of every family."""
-    return [case for family in FAMILIES for case in cases_of(family)]
+    return [case for folder in FOLDERS for case in cases_of(folder)]
 
 
 def cases_of(folder: str) -> list[Case]:

@@ -1,6 +1,6 @@
 """What an op is: its arguments, its output dims, its dispatches and its meaning, declared in one class.
 
-    @op("et_vk.rms_norm.default", family="norm", tolerance=FUNCTION)
+    @op("et_vk.rms_norm.default", family="norm")
     class RmsNorm(Op):
         x: Tensor
         weight: Tensor
@@ -30,7 +30,7 @@ from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims
 from hightide.ops.arguments import REQUIRED, arguments_of
 from hightide.ops.choices import Choice, Choices
-from hightide.ops.cost import Cost, distinct, largest
+from hightide.ops.cost import Cost, distinct, largest, same, share_of
 from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Scratch, Tensor, kernel
 
 # How far an op's result may be off, of the largest value in its row.
@@ -38,6 +38,39 @@ MOVED = 0.0  # the same bits
 ROUNDED = 2e-6  # a few roundings
 FUNCTION = 1e-5  # exp, tanh, sin …: WGSL allows adapters some freedom
 SUMMED = 2e-5  # sums of many products, in any order
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the ops of a kind have in common; an op may say otherwise."""
+
+    tolerance: float
+    flops_per_element: float = 1  # of the largest tensor that is not a weight
+
+
+FAMILIES = {
+    "views": Family(MOVED, 0),
+    "symints": Family(MOVED, 0),
+    "elementwise": Family(FUNCTION),
+    "movement": Family(MOVED, 0),
+    "gather": Family(MOVED, 0),
+    "norm": Family(FUNCTION, 4),
+    "linear": Family(SUMMED),
+    "matmul": Family(SUMMED),
+    "conv": Family(SUMMED, 2),
+    "pool": Family(ROUNDED),
+    "resample": Family(FUNCTION, 8),
+    "quantize": Family(SUMMED, 4),
+    "training": Family(SUMMED),
+    "embedding": Family(ROUNDED, 0),
+    "rotary": Family(FUNCTION, 3),
+    "attention": Family(SUMMED),
+    "sampling": Family(MOVED),
+    "softmax": Family(FUNCTION, 5),
+    "fill": Family(ROUNDED, 0),
+    "reduce": Family(FUNCTION),
+    "portable": Family(SUMMED),
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +154,7 @@ class Op:
     tolerance: ClassVar[float] = SUMMED  # how far a result may be off, of the largest value in its row
     aliases: ClassVar[str] = ""  # the argument whose memory the output is; planned only if it must be a copy
     mutates: ClassVar[tuple[str, ...]] = ()  # arguments whose memory it writes
-    flops_per_element: ClassVar[float] = 1  # of the largest tensor that is not a weight
+    flops_per_element: ClassVar[float] = 1
     reference: ClassVar[Callable[..., Any]]
 
     @classmethod
@@ -168,10 +201,17 @@ class Op:
         )
 
 
+class MovingOp(Op):
+    """An op that moves elements and computes nothing: of what it picks from, it needs as much as it writes."""
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        if not same(tensor, dispatch.reads[0]):  # indices
+            return tensor.nbytes
+        return share_of(tensor, sum(out.numel for out in distinct(dispatch.writes)), tensor.numel)
+
+
 class SymIntOp(Op):
     """An op whose output is a SymInt."""
-
-    tolerance = MOVED
 
     def symint(self, ctx: Context) -> SymExpr:
         raise NotImplementedError
@@ -182,7 +222,7 @@ OpClass = TypeVar("OpClass", bound=type[Op])
 _REFERENCES: dict[type[Op], tuple[str, ...]] = {}
 
 
-def op(*names: str, family: str, tolerance: float | None = None) -> Callable[[OpClass], OpClass]:
+def op(*names: str, family: str) -> Callable[[OpClass], OpClass]:
     """Register an op class under the names that exporters give it."""
 
     def register(cls: OpClass) -> OpClass:
@@ -191,8 +231,7 @@ def op(*names: str, family: str, tolerance: float | None = None) -> Callable[[Op
                 raise ValueError(f"{name} is registered twice")
             REGISTRY[name] = cls
         cls.names, cls.family = names, family
-        if tolerance is not None:
-            cls.tolerance = tolerance
+        cls.tolerance, cls.flops_per_element = FAMILIES[family].tolerance, FAMILIES[family].flops_per_element
         return cls
 
     return register
@@ -266,6 +305,7 @@ __all__ = [
     "Int",
     "Kernel",
     "LiveInt",
+    "MovingOp",
     "Op",
     "Scratch",
     "SymIntOp",

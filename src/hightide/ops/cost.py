@@ -10,7 +10,7 @@ those on floats.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,12 @@ def largest(dispatch: Dispatch) -> int:
 def same(tensor: Tensor, *others: Any) -> bool:
     """Whether a tensor is one of the others."""
     return any(isinstance(other, Tensor) and tensor.value.id == other.value.id for other in others)
+
+
+def product_flops(x: Tensor, weights: Iterable[Tensor], dispatch: Dispatch) -> int:
+    """2 M N K where weights [N, K] are read; a dispatch that only rounds or adds up is one per element."""
+    columns = sum(weight.dims[0] for weight in weights if same(weight, *dispatch.reads))
+    return 2 * x.numel * columns if columns else largest(dispatch)
 
 
 def share_of(tensor: Tensor, count: int, of: int) -> int:

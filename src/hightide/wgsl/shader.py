@@ -228,7 +228,7 @@ def _field(param: Declared) -> tuple[int, str, Callable[[Any], Sequence[int | fl
             return 4, "i", lambda value: (_whole(value),)
         case "f32":
             return 4, "f", lambda value: (float(value),)
-        case "vec2<u32>" | "vec4<u32>":
+        case "vec2<u32>" | "vec2<i32>" | "vec4<u32>":
             count = int(param.type[3])
             return 4 * count, f"{count}I", lambda value: _words(value, count)
         case "live":

@@ -15,7 +15,7 @@ from hightide.formats.flatbuffer import Float64, Int8, Int32, Int64, Uint8, Uint
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
 from hightide.graph.blob import Blob
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import FileCall, GraphFile
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
 
 
@@ -63,11 +63,11 @@ def delegate_data(root: TableSpec, raw: bytes = b"") -> bytes:
     return header + b"\0\0" + flatbuffer + raw
 
 
-def read_bytes(data: bytes, named_data: Mapping[str, Blob] | None = None) -> Graph:
+def read_bytes(data: bytes, named_data: Mapping[str, Blob] | None = None) -> GraphFile:
     return read_graph(Blob(data, 0, len(data)), named_data or {})
 
 
-def read(root: TableSpec, raw: bytes = b"", named_data: Mapping[str, Blob] | None = None) -> Graph:
+def read(root: TableSpec, raw: bytes = b"", named_data: Mapping[str, Blob] | None = None) -> GraphFile:
     return read_bytes(delegate_data(root, raw), named_data)
 
 
@@ -104,7 +104,7 @@ def test_reads_every_kind_of_value() -> None:
     assert made.values[4] == TensorValue(4, (2, 3), "float16", "float32")
     assert made.values[8] == ListValue(8, (4, 10))
     assert made.values[10] == SymIntValue(10, 7)
-    assert made.calls == (OpCall(0, "aten.add.Tensor", (4, 4, 1, 4)),)
+    assert made.calls == (FileCall(0, "aten.add.Tensor", (4, 4, 1, 4)),)
     assert (made.inputs, made.outputs) == ((4, 10), (4,))
 
 

@@ -4,118 +4,132 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
+from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
-from hightide.ops.attention.cache import check_position
-from hightide.ops.attention.cached import (
-    attend_cache,
-    attend_reference,
-    cached_attention,
-    cached_reference,
-    check_attention,
-    plain_attention,
-)
-from hightide.ops.attention.steps import Shape, attend
+from hightide.ops.attention.cache import check_cache, check_position, update_caches
+from hightide.ops.attention.costs import AttentionOp, Seen, seen_in_cache
+from hightide.ops.attention.steps import Attention, attend
+from hightide.ops.contract import Context, Dispatch, Int, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
-from hightide.ops.legacy import Context, Dispatch, LiveInt, Op, Tensor, op, require_dtype
 
 
-@op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
-class SdpaWithKvCache(Op):
-    """Attention over a KV cache as exporters write it; each kv head serves H / Hkv query heads.
+class CachedAttention(AttentionOp):
+    """k and v [1, S, Hkv, D] into the caches [1, C, Hkv, D] at `position`, then q [1, S, H, D] over position + S keys.
+
+    Each kv head serves H / Hkv query heads.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    position: Int
+    mutates = ("k_cache", "v_cache")
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        q, k, v = self.q, self.k, self.v
+        check_cache(ctx, k, self.k_cache, self.position)
+        check_cache(ctx, v, self.v_cache, self.position)
+        if q.rank != 4 or q.dims[0] != 1 or q.dims[1] != k.dims[1] or q.width != k.width or q.dims[2] % k.dims[2]:
+            raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
+        return [(*q.dims[:-1], v.width)]
+
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env)
+
+    def update(self) -> Dispatch:
+        return update_caches(self.k, self.v, self.k_cache, self.v_cache, self.position)
+
+
+@op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", family="attention")
+class SdpaWithKvCache(CachedAttention):
+    """Attention over a KV cache as exporters write it.
 
     The serialized sequence length is the exporter's, not the live one: S is read from q.
     """
 
-    mutates = (3, 4)
+    seq_len: Int
+    mask: Tensor | None
+    dropout: float
+    causal: bool
+    scale: float | None
 
-    def outputs(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        position: int | LiveInt,
-        seq_len: Any,
-        mask: Tensor | None,
-        dropout: float,
-        causal: bool,
-        scale: float | None,
-    ) -> list[Dims]:
-        if mask is not None or dropout:
-            raise UnsupportedError("attention over a cache takes no mask and no dropout here")
-        return check_attention(ctx, q, k, v, k_cache, v_cache, position)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        refuse_mask(self.mask, self.dropout)
+        return super().outputs(ctx)
 
-    def plan(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        position: int | LiveInt,
-        seq_len: Any,
-        mask: Tensor | None,
-        dropout: float,
-        causal: bool,
-        scale: float | None,
-        *,
-        out: Tensor,
-    ) -> Iterable[Dispatch]:
-        return cached_attention(ctx, q, k, v, k_cache, v_cache, position, out, bool(causal), scale)
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env, self.causal)
 
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield self.update()
+        yield from attend(
+            ctx,
+            Attention(
+                q=self.q,
+                k=self.k_cache,
+                v=self.v_cache,
+                out=out,
+                position=self.position,
+                added=self.q.dims[1],
+                causal=self.causal,
+                scale=scale_of(self.scale, self.q.width),
+            ),
+        )
+
+    @staticmethod
     def reference(
-        self,
         q: np.ndarray,
         k: np.ndarray,
         v: np.ndarray,
         k_cache: np.ndarray,
         v_cache: np.ndarray,
         position: int,
-        seq_len: Any,
-        mask: None,
-        dropout: float,
         causal: bool,
         scale: float | None,
     ) -> np.ndarray:
-        return cached_reference(q, k, v, k_cache, v_cache, position, causal, scale)
+        rows = slice(position, position + q.shape[1])
+        k_cache[:, rows], v_cache[:, rows] = k, v
+        return attended(q, k_cache, v_cache, position, causal, scale)
 
 
-@op("hightide.attention.default")
-class CausalAttention(Op):
-    """Causal attention over a KV cache: (q, k, v, k_cache, v_cache, position, scale, window, softcap)."""
+@op("hightide.attention.default", family="attention")
+class CausalAttention(CachedAttention):
+    """Causal attention over a KV cache, as models are built with."""
 
-    mutates = (3, 4)
+    scale: float
+    window: int
+    softcap: float
 
-    def outputs(self, ctx: Context, q: Tensor, k: Tensor, v: Tensor, *args: Any) -> list[Dims]:
-        return check_attention(ctx, q, k, v, *args[:3])
+    def seen(self, env: Env) -> Seen:
+        q, window = self.q, self.window
+        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, window=window)
 
-    def plan(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        position: int | LiveInt,
-        scale: float,
-        window: int,
-        softcap: float,
-        *,
-        out: Tensor,
-    ) -> Iterable[Dispatch]:
-        return cached_attention(ctx, q, k, v, k_cache, v_cache, position, out, True, scale, window, float(softcap))
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield self.update()
+        yield from attend(
+            ctx,
+            Attention(
+                q=self.q,
+                k=self.k_cache,
+                v=self.v_cache,
+                out=out,
+                position=self.position,
+                added=self.q.dims[1],
+                causal=True,
+                scale=self.scale,
+                window=self.window,
+                softcap=self.softcap,
+            ),
+        )
 
+    @staticmethod
     def reference(
-        self,
         q: np.ndarray,
         k: np.ndarray,
         v: np.ndarray,
@@ -126,109 +140,127 @@ class CausalAttention(Op):
         window: int,
         softcap: float,
     ) -> np.ndarray:
-        return cached_reference(q, k, v, k_cache, v_cache, position, True, scale, window, softcap)
+        rows = slice(position, position + q.shape[1])
+        k_cache[:, rows], v_cache[:, rows] = k, v
+        return attended(q, k_cache, v_cache, position, True, scale, window, softcap)
 
 
-@op("hightide.attend.default")
-class Attend(Op):
+def attended(
+    q: np.ndarray,
+    k_cache: np.ndarray,
+    v_cache: np.ndarray,
+    position: int,
+    causal: bool,
+    scale: float | None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> np.ndarray:
+    """q [1, S, H, D] over the first position + S keys of the caches [1, C, Hkv, D]."""
+    tokens, heads = q.shape[1:3]
+    keys = position + tokens
+    repeat = heads // k_cache.shape[2]
+    every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
+    every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
+    at, key = position + np.arange(tokens)[:, None], np.arange(keys)
+    hidden = (causal & (key > at)) | (key <= at - window if window else np.zeros((tokens, keys), bool))
+    bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
+    return softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale, softcap).transpose(0, 2, 1, 3)
+
+
+@op("hightide.attend.default", family="attention")
+class Attend(AttentionOp):
     """Attention of q [1, S, H, D] over a KV cache that already holds its S keys and values: nothing is written."""
 
-    def outputs(
-        self, ctx: Context, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: int | LiveInt, *settings: Any
-    ) -> list[Dims]:
-        if q.rank != 4 or k_cache.rank != 4 or v_cache.rank != 4 or k_cache.dims[:3] != v_cache.dims[:3]:
-            raise InputError(f"caches of {list(k_cache.dims)} and {list(v_cache.dims)} are not keys and values")
-        if (q.dims[0], k_cache.dims[0]) != (1, 1) or q.width != k_cache.width or q.dims[2] % k_cache.dims[2]:
-            raise InputError(f"queries {list(q.dims)} do not go with a cache of {list(k_cache.dims)}")
-        check_position(ctx, q.dims[1], k_cache, position)
-        return [(*q.dims[:-1], v_cache.width)]
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    position: Int
+    causal: bool
+    scale: float | None
+    window: int = 0
+    softcap: float = 0.0
 
-    def plan(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        position: int | LiveInt,
-        causal: bool,
-        scale: float | None,
-        window: int = 0,
-        softcap: float = 0.0,
-        *,
-        out: Tensor,
-    ) -> Iterable[Dispatch]:
-        return attend_cache(ctx, q, k_cache, v_cache, position, out, bool(causal), scale, window, float(softcap))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return check_queries(ctx, self.q, self.k_cache, self.v_cache, self.position)
 
-    def reference(
-        self,
-        q: np.ndarray,
-        k_cache: np.ndarray,
-        v_cache: np.ndarray,
-        position: int,
-        causal: bool,
-        scale: float | None,
-        window: int = 0,
-        softcap: float = 0.0,
-    ) -> np.ndarray:
-        return attend_reference(q, k_cache, v_cache, position, causal, scale, window, softcap)
+    def seen(self, env: Env) -> Seen:
+        q, causal, window = self.q, self.causal, self.window
+        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, causal, window)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return attend(
+            ctx,
+            Attention(
+                q=self.q,
+                k=self.k_cache,
+                v=self.v_cache,
+                out=out,
+                position=self.position,
+                added=self.q.dims[1],
+                causal=self.causal,
+                scale=scale_of(self.scale, self.q.width),
+                window=self.window,
+                softcap=self.softcap,
+            ),
+        )
+
+    reference = staticmethod(attended)
 
 
-@op("custom_sdpa.default", "llama.custom_sdpa.default")
-class CustomSdpa(Op):
+@op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
+class CustomSdpa(AttentionOp):
     """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache."""
 
-    def outputs(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        position: int | LiveInt,
-        mask: Tensor | None = None,
-        dropout: float = 0.0,
-        *_: Any,
-    ) -> list[Dims]:
-        if mask is not None or dropout:
-            raise UnsupportedError("attention over a cache takes no mask and no dropout")
-        return Attend().outputs(ctx, q, k, v, position)
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    position: Int
+    mask: Tensor | None = None
+    dropout: float = 0.0
+    causal: bool = False
+    scale: float | None = None
 
-    def plan(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        position: int | LiveInt,
-        mask: None = None,
-        dropout: float = 0.0,
-        causal: bool = False,
-        scale: float | None = None,
-        *,
-        out: Tensor,
-    ) -> Iterable[Dispatch]:
-        return attend_cache(ctx, q, k, v, position, out, bool(causal), scale, 0, 0.0)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        refuse_mask(self.mask, self.dropout)
+        return check_queries(ctx, self.q, self.k, self.v, self.position)
 
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.q, self.q.dims[2], self.k, self.v, self.position, env, self.causal)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return attend(
+            ctx,
+            Attention(
+                q=self.q,
+                k=self.k,
+                v=self.v,
+                out=out,
+                position=self.position,
+                added=self.q.dims[1],
+                causal=self.causal,
+                scale=scale_of(self.scale, self.q.width),
+            ),
+        )
+
+    @staticmethod
     def reference(
-        self,
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        position: int,
-        mask: None = None,
-        dropout: float = 0.0,
-        causal: bool = False,
-        scale: float | None = None,
+        q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, causal: bool, scale: float | None
     ) -> np.ndarray:
-        return attend_reference(q, k, v, position, causal, scale, 0, 0.0)
+        return attended(q, k, v, position, causal, scale)
 
 
-@op("et_vk.sdpa.default")
-class Sdpa(Op):
+@op("et_vk.sdpa.default", family="attention")
+class Sdpa(AttentionOp):
     """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule."""
 
-    def outputs(
-        self, ctx: Context, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, scale: float | None = None
-    ) -> list[Dims]:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None = None
+    scale: float | None = None
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        q, k, v, mask = self.q, self.k, self.v, self.mask
         if {q.rank, k.rank, v.rank} != {4} or k.dims[:-1] != v.dims[:-1] or q.dims[:2] != k.dims[:2]:
             raise InputError(f"queries {list(q.dims)}, keys {list(k.dims)} and values {list(v.dims)} do not match")
         if q.width != k.width or not k.dims[2]:
@@ -239,46 +271,59 @@ class Sdpa(Op):
                 raise InputError(f"a mask of {list(mask.dims)} does not broadcast to {list(full)}")
         return [(*q.dims[:-1], v.width)]
 
-    def plan(
-        self,
-        ctx: Context,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        scale: float | None = None,
-        *,
-        out: Tensor,
-    ) -> Iterable[Dispatch]:
-        require_dtype("f32", q, k, v, out, *([mask] if mask else []))
-        batch, heads, tokens, depth = q.dims
-        keys = k.dims[2]
-        shape = Shape(
-            heads=batch * heads,
-            kv_heads=batch * heads,
-            tokens=tokens,
-            depth=depth,
-            value_depth=v.width,
-            capacity=keys,
-            position=0,
-            added=keys,
-            causal=False,
-            scale=1 / math.sqrt(depth) if scale is None else float(scale),
-            window=0,
-            softcap=0.0,
-            q_strides=(tokens * depth, depth),
-            k_strides=(keys * depth, depth),
-            v_strides=(keys * v.width, v.width),
-            out_strides=(tokens * v.width, v.width),
-        )
-        yield from attend(ctx, shape, q, k, v, mask, heads, out)
+    def seen(self, env: Env) -> Seen:
+        (batch, heads, tokens, _), keys = self.q.dims, self.k.dims[2]
+        return Seen(self.k, self.v, batch * heads, tokens, keys, keys, tokens * keys, cached=False)
 
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return attend(
+            ctx,
+            Attention(
+                q=self.q,
+                k=self.k,
+                v=self.v,
+                out=out,
+                position=0,
+                added=self.k.dims[2],
+                causal=False,
+                scale=scale_of(self.scale, self.q.width),
+                mask=self.mask,
+                heads_first=True,
+            ),
+        )
+
+    @staticmethod
     def reference(
-        self,
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        mask: np.ndarray | None = None,
-        scale: float | None = None,
+        q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None
     ) -> np.ndarray:
-        return plain_attention(q, k, v, mask, scale)
+        return softmax_attention(q, k, v, mask, scale)
+
+
+def softmax_attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, softcap: float = 0.0
+) -> np.ndarray:
+    scores = q @ k.swapaxes(-1, -2) * np.asarray(scale_of(scale, q.shape[-1]), q.dtype)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores + mask
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def scale_of(scale: float | None, depth: int) -> float:
+    return 1 / math.sqrt(depth) if scale is None else scale
+
+
+def refuse_mask(mask: Tensor | None, dropout: float) -> None:
+    if mask is not None or dropout:
+        raise UnsupportedError("attention over a cache takes no mask and no dropout")
+
+
+def check_queries(ctx: Context, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Int) -> list[Dims]:
+    if q.rank != 4 or k_cache.rank != 4 or v_cache.rank != 4 or k_cache.dims[:3] != v_cache.dims[:3]:
+        raise InputError(f"caches of {list(k_cache.dims)} and {list(v_cache.dims)} are not keys and values")
+    if (q.dims[0], k_cache.dims[0]) != (1, 1) or q.width != k_cache.width or q.dims[2] % k_cache.dims[2]:
+        raise InputError(f"queries {list(q.dims)} do not go with a cache of {list(k_cache.dims)}")
+    check_position(ctx, q.dims[1], k_cache, position)
+    return [(*q.dims[:-1], v_cache.width)]

@@ -1,13 +1,10 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
-// and the total of its weights. One workgroup per row (head, s), its lanes over the elements ($T).
-struct Params {
-    rows: u32, tokens: u32, value_depth: u32, out_head: u32, out_row: u32, block: u32,
-    position: i32, position_slot: i32, added: i32,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> sums: array<$T>;
-@group(0) @binding(3) var<storage, read> stats: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read_write> out: array<$T>;
+// and the total of its weights. One workgroup per row (head, s), its lanes over the elements.
+// VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
+#const T = "vec4<f32>" if VEC4 else "f32"
+#params rows: u32, tokens: u32, value_depth: u32, out_head: u32, out_row: u32, block: u32, position: live, added: i32
+#read sums: $T, stats: vec2<f32>
+#write out: $T
 
 const LOWEST = -3.4028234e38;
 
@@ -16,13 +13,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         @builtin(local_invocation_index) lane: u32) {
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
-    let keys = u32(live_int(params.position, params.position_slot) + params.added);
+    let keys = u32(live_int(params.position) + params.added);
     let parts = (keys + params.block - 1u) / params.block;
     var most = LOWEST;
-    for (var p = 0u; p < parts; p++) { most = max(most, stats[p * params.rows + row].x); }
+    for (var p = 0u; p < parts; p++) { most = max(most, load_stats(p * params.rows + row).x); }
     var total = 0.0;
     for (var p = 0u; p < parts; p++) {
-        let of_part = stats[p * params.rows + row];
+        let of_part = load_stats(p * params.rows + row);
         total += of_part.y * exp(of_part.x - most);
     }
     let at = row / params.tokens * params.out_head + row % params.tokens * params.out_row;
@@ -30,8 +27,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var result = $T();
         for (var p = 0u; p < parts; p++) {
             let of_part = p * params.rows + row;
-            result += sums[of_part * params.value_depth + d] * exp(stats[of_part].x - most);
+            result += load_sums(of_part * params.value_depth + d) * exp(load_stats(of_part).x - most);
         }
-        out[at + d] = result / total;
+        store_out(at + d, result / total);
     }
 }

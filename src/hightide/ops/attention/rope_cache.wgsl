@@ -1,19 +1,15 @@
 // Heads of one joined row [S, (heads + 2 * kv_heads) * depth], q then k then v: q and k are normed if there are
 // weights, and turned by their position's angles; q goes to `q`, k and v to their places in the caches.
-// One thread per pair of $T ($T: vec4<f32> or f32). $HALVES: element d turns with d + rotary/2, tables
-// [L, rotary]; else neighbours turn, tables [L, rotary/2]. A norm is summed by each thread itself: no barrier.
-struct Params {
-    count: u32, heads: u32, kv_heads: u32, pairs: u32, rotary_pairs: u32, mean: f32, eps: f32,
-    position: i32, position_slot: i32,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> qkv: array<$T>;
-@group(0) @binding(3) var<storage, read> cosines: array<$T>;
-@group(0) @binding(4) var<storage, read> sines: array<$T>;
-$NORMS
-@group(0) @binding($OUT) var<storage, read_write> q: array<$T>;
-@group(0) @binding($OUT_K) var<storage, read_write> k_cache: array<$T>;
-@group(0) @binding($OUT_V) var<storage, read_write> v_cache: array<$T>;
+// One thread per pair of elements (VEC4: of vec4<f32>). HALVES: element d turns with d + rotary/2, tables
+// [L, rotary]; else neighbours turn, tables [L, rotary/2]. NORM: there are weights. A norm is summed by each thread
+// itself: no barrier.
+#const T = "vec4<f32>" if VEC4 else "f32"
+#const TABLE = 2 if HALVES else 1
+#params count: u32, heads: u32, kv_heads: u32, pairs: u32, rotary_pairs: u32
+#params mean: f32, eps: f32, position: live   // mean = 1 / elements of a head
+#read qkv: $T, cosines: $T, sines: $T
+#read q_norm: $T, k_norm: $T if NORM
+#write q: $T, k_cache: $T, v_cache: $T
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -25,37 +21,61 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let all_heads = params.heads + 2u * params.kv_heads;
     let head = vector % all_heads;
     let s = vector / all_heads;
-    let row = u32(live_int(params.position, params.position_slot)) + s;
+    let row = u32(live_int(params.position)) + s;
     let depth = params.pairs * 2u;
     let start = vector * depth;
     let turns = pair < params.rotary_pairs && head < params.heads + params.kv_heads;
     let split = $HALVES && pair < params.rotary_pairs;   // what does not turn is taken in neighbours
     let first = select(pair * 2u, pair, split);
     let second = select(pair * 2u + 1u, pair + params.rotary_pairs, split);
-    var a = qkv[start + first];
-    var b = qkv[start + second];
-    $NORM
+    var a = load_qkv(start + first);
+    var b = load_qkv(start + second);
+    #if NORM
+    var squares = 0.0;
+    for (var n = 0u; n < depth; n++) {
+        let element = load_qkv(start + n);
+        squares += ${"dot(element, element)" if VEC4 else "element * element"};
+    }
+    let scale = inverseSqrt(squares * params.mean + params.eps);
+    if (head < params.heads) {
+        a *= scale * load_q_norm(first);
+        b *= scale * load_q_norm(second);
+    } else if (head < params.heads + params.kv_heads) {
+        a *= scale * load_k_norm(first);
+        b *= scale * load_k_norm(second);
+    }
+    #end
     if (turns) {
-        let x = $EVENS;
-        let y = $ODDS;
-        let at = row * params.rotary_pairs * $TABLE + pair;
-        let after = at + params.rotary_pairs * ($TABLE - 1u);
-        let turned_x = x * cosines[at] - y * sines[at];
-        let turned_y = x * sines[after] + y * cosines[after];
-        a = $LOW;
-        b = $HIGH;
+        #if VEC4 and not HALVES
+        let x = vec4<f32>(a.xz, b.xz);   // first and second elements of the four pairs
+        let y = vec4<f32>(a.yw, b.yw);
+        #else
+        let x = a;
+        let y = b;
+        #end
+        let at = row * params.rotary_pairs * ${TABLE}u + pair;
+        let after = at + params.rotary_pairs * ${TABLE - 1}u;
+        let turned_x = x * load_cosines(at) - y * load_sines(at);
+        let turned_y = x * load_sines(after) + y * load_cosines(after);
+        #if VEC4 and not HALVES
+        a = vec4<f32>(turned_x.x, turned_y.x, turned_x.y, turned_y.y);
+        b = vec4<f32>(turned_x.z, turned_y.z, turned_x.w, turned_y.w);
+        #else
+        a = turned_x;
+        b = turned_y;
+        #end
     }
     if (head < params.heads) {
         let to = (s * params.heads + head) * depth;
-        q[to + first] = a;
-        q[to + second] = b;
+        store_q(to + first, a);
+        store_q(to + second, b);
     } else if (head < params.heads + params.kv_heads) {
         let to = (row * params.kv_heads + head - params.heads) * depth;
-        k_cache[to + first] = a;
-        k_cache[to + second] = b;
+        store_k_cache(to + first, a);
+        store_k_cache(to + second, b);
     } else {
         let to = (row * params.kv_heads + head - params.heads - params.kv_heads) * depth;
-        v_cache[to + first] = a;
-        v_cache[to + second] = b;
+        store_v_cache(to + first, a);
+        store_v_cache(to + second, b);
     }
 }

@@ -1,6 +1,6 @@
-"""Attention as dispatches, from one description of its shape.
+"""Attention as dispatches, from one description of it.
 
-Everything about a step follows from `Shape`: there is no other place that sizes attention. No route keeps a matrix of
+Everything about a dispatch follows from `Attention`: there is no other place that sizes it. No route keeps a matrix of
 scores: each goes over the keys once with a running maximum (arXiv 1805.02867), so its memory is that of its inputs.
 """
 
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from typing import Any
 
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
-from hightide.graph.values import Dims
-from hightide.ops.attention.mask import with_mask
 from hightide.ops.choices import Choice
-from hightide.ops.legacy import Context, Dispatch, LiveInt, Tensor, ceil_div, expr_of, kernel, live_params
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel
+from hightide.ops.movement.movement import broadcast_strides
 from hightide.traits import Traits
 
 FEW_TOKENS = 8  # up to here a call is decoding: one token, or a draft that is checked
@@ -50,28 +48,42 @@ PREFILL = Choice(
 
 
 @dataclass(frozen=True)
-class Shape:
-    """`tokens` query rows at `position`, over the keys 0 .. position + added - 1.
+class Attention:
+    """The rows of q at `position` over the keys 0 .. position + added - 1, into `out`.
 
-    Strides are in elements; heads of all batches count as one list.
+    Tensors are [1, rows, heads, depth], or [batch, heads, rows, depth] with `heads_first`: the heads of all batches
+    then count as one list.
     """
 
-    heads: int
-    kv_heads: int
-    tokens: int
-    depth: int  # head dim of q and k
-    value_depth: int
-    capacity: int  # the most keys there can be
-    position: int | LiveInt
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    out: Tensor
+    position: Int
     added: int
     causal: bool
     scale: float
-    window: int  # how many keys a query sees, itself included; 0: all before it
-    softcap: float  # scores are squeezed into -softcap .. softcap; 0: they are not
-    q_strides: tuple[int, int]  # (head, row)
-    k_strides: tuple[int, int]
-    v_strides: tuple[int, int]
-    out_strides: tuple[int, int]
+    window: int = 0  # how many keys a query sees, itself included; 0: all before it
+    softcap: float = 0.0  # scores are squeezed into -softcap .. softcap; 0: they are not
+    mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]; only with heads_first
+    heads_first: bool = False
+
+    @property
+    def heads(self) -> int:
+        return self._heads(self.q)
+
+    @property
+    def kv_heads(self) -> int:
+        return self._heads(self.k)
+
+    @property
+    def tokens(self) -> int:
+        return self.q.dims[2 if self.heads_first else 1]
+
+    @property
+    def capacity(self) -> int:
+        """The most keys there can be."""
+        return self.k.dims[2 if self.heads_first else 1]
 
     @property
     def keys(self) -> SymExpr:
@@ -82,190 +94,139 @@ class Shape:
         """Query rows of a kv head: those of all heads that share it."""
         return self.tokens * self.heads // self.kv_heads
 
+    @property
+    def step(self) -> int:
+        """Elements that are loaded at once; kernels count depths and strides in these."""
+        return 4 if self.q.width % 4 == 0 and self.v.width % 4 == 0 else 1
+
+    @property
+    def depth(self) -> int:
+        return self.q.width // self.step
+
+    @property
+    def value_depth(self) -> int:
+        return self.v.width // self.step
+
     def tile(self, most: int) -> int:
         """Query rows of a workgroup. Few different sizes, because each is a kernel to compile."""
         if self.tokens == 1:
             return ceil_div(self.rows, ceil_div(self.rows, most))
         return min(most, next((size for size in (4, 8) if self.rows <= size), most))
 
-    @property
-    def step(self) -> int:
-        """Elements that are loaded at once."""
-        return 4 if self.depth % 4 == 0 and self.value_depth % 4 == 0 else 1
+    def constants(self, rows: int) -> dict[str, Any]:
+        """Those of common.wgsl, and the query rows of a workgroup."""
+        return {
+            "VEC4": self.step == 4,
+            "MASK": self.mask is not None,
+            "SOFTCAP": self.softcap != 0,
+            "ROWS": rows,
+        }
 
-    def scores(self, heads_per_batch: int) -> Dims:
-        """The dims that a mask broadcasts to."""
-        return self.heads // heads_per_batch, heads_per_batch, self.tokens, self.capacity
+    def given(self, rows: int, block: int) -> dict[str, Any]:
+        """The parameters and inputs of common.wgsl, for tiles of `rows` query rows and blocks of `block` keys."""
+        tensors = {"q": self.q, "k": self.k, "v": self.v}
+        given: dict[str, Any] = {
+            **tensors,
+            "mask": self.mask,
+            "kv_heads": self.kv_heads,
+            "group": self.heads // self.kv_heads,
+            "tokens": self.tokens,
+            "row_tiles": ceil_div(self.rows, rows),
+            "rows_per_tile": rows,
+            "block": block,
+            "depth": self.depth,
+            "value_depth": self.value_depth,
+            "position": self.position,
+            "added": self.added,
+            "causal": self.causal,
+            "window": self.window,
+            "scale": self.scale,
+            "softcap": self.softcap,
+        }
+        for name, x in (*tensors.items(), ("out", self.out)):
+            given[f"{name}_head"], given[f"{name}_row"] = self.strides(x)
+        if self.mask is not None:
+            batch, head, row, key = broadcast_strides(self.mask.dims, (*self.q.dims[:3], self.capacity))
+            given |= {"mask_batch": batch, "mask_head": head, "mask_row": row, "mask_key": key}
+            given["heads_per_batch"] = self.q.dims[1]
+        return given
 
-    def params(self, rows: int, block: int, heads_per_batch: int, mask: tuple[int, ...]) -> tuple[int | float, ...]:
-        """As params.wgsl has them, for tiles of `rows` query rows."""
-        strides = (*self.q_strides, *self.k_strides, *self.v_strides, *self.out_strides)
-        return (
-            self.kv_heads,
-            self.heads // self.kv_heads,
-            self.tokens,
-            ceil_div(self.rows, rows),
-            rows,
-            block,
-            *(s // self.step for s in (self.depth, self.value_depth, *strides)),
-            *live_params(self.position),
-            self.added,
-            int(self.causal),
-            self.window,
-            self.scale,
-            self.softcap,
-            heads_per_batch,
-            *mask,
+    def strides(self, x: Tensor) -> tuple[int, int]:
+        """From head to head, and from row to row."""
+        depth, inner = x.width // self.step, x.dims[2]
+        return (inner * depth, depth) if self.heads_first else (depth, inner * depth)
+
+    def _heads(self, x: Tensor) -> int:
+        return x.dims[0] * x.dims[1] if self.heads_first else x.dims[2]
+
+
+def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
+    if not attention.out.numel:
+        return
+    few = attention.tokens <= FEW_TOKENS
+    route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
+    parts = ceil_div(max(attention.depth, attention.value_depth), 4)
+    if route in ("single", "stream") and parts <= MAX_PARTS:
+        rows = attention.tile(min(STREAM_ROWS, REGISTERS // parts))
+        yield _stream(attention, rows, lanes=8 if ctx.choices.traits.software else 64)
+    elif few:
+        yield from _split(ctx, attention)
+    else:
+        rows = attention.tile(TILE_ROWS)
+        yield _tiles("attention_tiles", attention, rows, split=False).over(
+            attention.kv_heads * ceil_div(attention.rows, rows),
+            **attention.given(rows, attention.capacity),
+            out=attention.out,
         )
 
 
-def attend(
-    ctx: Context, shape: Shape, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads_per_batch: int, out: Tensor
-) -> Iterator[Dispatch]:
-    if not out.numel:
-        return
-    few = shape.tokens <= FEW_TOKENS
-    route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
-    parts = ceil_div(max(shape.depth, shape.value_depth) // shape.step, 4)
-    if route in ("single", "stream") and parts <= MAX_PARTS:
-        lanes = 8 if ctx.choices.traits.software else 64
-        yield stream(shape, q, k, v, mask, heads_per_batch, out, parts, lanes)
-    elif few:
-        yield from split(ctx, shape, q, k, v, mask, heads_per_batch, out)
-    else:
-        yield tiles(shape, q, k, v, mask, heads_per_batch, out)
-
-
-def stream(
-    shape: Shape,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    heads_per_batch: int,
-    out: Tensor,
-    parts: int,
-    lanes: int,
-) -> Dispatch:
-    rows = shape.tile(min(STREAM_ROWS, REGISTERS // parts))
-    depth = shape.depth // shape.step
-    defines, strides = with_mask(mask, "stream", shape.scores(heads_per_batch))
-    return Dispatch(
-        kernel(
-            "attention/stream.wgsl",
-            "attention_stream",
-            **_common(shape, rows),
-            LANES=lanes,
-            PARTS=ceil_div(depth, 4),
-            VALUE_PARTS=ceil_div(shape.value_depth // shape.step, 4),
-            IN_DEPTH="true" if depth % 4 == 0 else "part * PARTS + #ju < params.depth",
-            SOFTCAP=_softcap(shape, "vec2<f32>"),
-            OUT=5 if mask is None else 6,
-            **defines,
-        ),
-        groups=shape.kv_heads * ceil_div(shape.rows, rows),
-        params=shape.params(rows, STREAM_BLOCK, heads_per_batch, strides),
-        reads=(q, k, v) if mask is None else (q, k, v, mask),
-        writes=(out,),
+def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
+    return kernel(
+        "attention/stream.wgsl",
+        "attention_stream",
+        **attention.constants(rows),
+        LANES=lanes,
+        PARTS=ceil_div(attention.depth, 4),
+        VALUE_PARTS=ceil_div(attention.value_depth, 4),
+        WHOLE=attention.depth % 4 == 0,
+    ).over(
+        attention.kv_heads * ceil_div(attention.rows, rows),
+        **attention.given(rows, STREAM_BLOCK),
+        out=attention.out,
     )
 
 
-def tiles(
-    shape: Shape, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads_per_batch: int, out: Tensor
-) -> Dispatch:
-    rows = shape.tile(TILE_ROWS)
-    defines, strides = with_mask(mask, "tiles", shape.scores(heads_per_batch))
-    return Dispatch(
-        kernel(
-            "attention/tiles.wgsl",
-            "attention_tiles",
-            **_common(shape, rows),
-            **_tile(shape),
-            SPLIT="no",
-            STATS="",
-            WRITE="out[head * params.out_head + s * params.out_row + lane + c * LANES] = result / totals[i];",
-            OUT=5 if mask is None else 6,
-            **defines,
-        ),
-        groups=shape.kv_heads * ceil_div(shape.rows, rows),
-        params=shape.params(rows, shape.capacity, heads_per_batch, strides),
-        reads=(q, k, v) if mask is None else (q, k, v, mask),
-        writes=(out,),
-    )
-
-
-def split(
-    ctx: Context, shape: Shape, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads_per_batch: int, out: Tensor
-) -> Iterator[Dispatch]:
+def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     """Parts of the context side by side, then their sums joined; how many parts follows position + tokens."""
-    rows = shape.tile(TILE_ROWS)
-    every_row = shape.heads * shape.tokens
-    most_parts = ceil_div(shape.capacity, PART_KEYS)
-    sums = ctx.scratch(most_parts * every_row * shape.value_depth * 4)
+    rows = attention.tile(TILE_ROWS)
+    every_row = attention.heads * attention.tokens
+    most_parts = ceil_div(attention.capacity, PART_KEYS)
+    sums = ctx.scratch(most_parts * every_row * attention.v.width * 4)
     stats = ctx.scratch(most_parts * every_row * 8)
-    defines, strides = with_mask(mask, "tiles", shape.scores(heads_per_batch))
-    first_out = 5 if mask is None else 6
-    write = """let place = (part * params.kv_heads * params.group + head) * params.tokens + s;
-                out[place * params.value_depth + lane + c * LANES] = result;
-                if (lane == 0u && c == 0u) { stats[place] = vec2<f32>(mosts[i], totals[i]); }"""
-    yield Dispatch(
-        kernel(
-            "attention/tiles.wgsl",
-            "attention_split",
-            **_common(shape, rows),
-            **_tile(shape),
-            SPLIT="yes",
-            STATS=f"@group(0) @binding({first_out + 1}) var<storage, read_write> stats: array<vec2<f32>>;",
-            WRITE=write,
-            OUT=first_out,
-            **defines,
-        ),
-        groups=shape.kv_heads * ceil_div(shape.rows, rows) * symbols.ceil_div(shape.keys, PART_KEYS),
-        params=shape.params(rows, PART_KEYS, heads_per_batch, strides),
-        reads=(q, k, v) if mask is None else (q, k, v, mask),
-        writes=(sums, stats),
+    tiles = attention.kv_heads * ceil_div(attention.rows, rows)
+    yield _tiles("attention_split", attention, rows, split=True).over(
+        tiles * symbols.ceil_div(attention.keys, PART_KEYS),
+        **attention.given(rows, PART_KEYS),
+        out=sums,
+        stats=stats,
     )
-    yield Dispatch(
-        kernel("attention/join.wgsl", "attention_join", T=_element(shape)),
-        groups=every_row,
-        params=(
-            every_row,
-            shape.tokens,
-            *(s // shape.step for s in (shape.value_depth, *shape.out_strides)),
-            PART_KEYS,
-            *live_params(shape.position),
-            shape.added,
-        ),
-        reads=(sums, stats),
-        writes=(out,),
+    out_head, out_row = attention.strides(attention.out)
+    yield kernel("attention/join.wgsl", "attention_join", VEC4=attention.step == 4).over(
+        every_row,
+        sums=sums,
+        stats=stats,
+        out=attention.out,
+        rows=every_row,
+        tokens=attention.tokens,
+        value_depth=attention.value_depth,
+        out_head=out_head,
+        out_row=out_row,
+        block=PART_KEYS,
+        position=attention.position,
+        added=attention.added,
     )
 
 
-def _element(shape: Shape) -> str:
-    return "vec4<f32>" if shape.step == 4 else "f32"
-
-
-def _common(shape: Shape, rows: int) -> dict[str, object]:
-    return {
-        "PARAMS": _text("params.wgsl"),
-        "VISIBLE": _text("visible.wgsl"),
-        "T": _element(shape),
-        "DOT": "dot" if shape.step == 4 else "times",
-        "ROWS": rows,
-    }
-
-
-def _tile(shape: Shape) -> dict[str, object]:
-    return {"CHUNKS": ceil_div(shape.value_depth // shape.step, 64), "SOFTCAP": _softcap(shape, "f32")}
-
-
-def _softcap(shape: Shape, kind: str) -> str:
-    """Where `tanh` overflows it is 1 already."""
-    if not shape.softcap:
-        return ""
-    return f"score_#r = params.softcap * tanh(clamp(score_#r / params.softcap, {kind}(-15.0), {kind}(15.0)));"
-
-
-@cache
-def _text(name: str) -> str:
-    return resources.files("hightide.ops").joinpath(f"attention/{name}").read_text()
+def _tiles(route: str, attention: Attention, rows: int, split: bool) -> Kernel:
+    chunks = ceil_div(attention.value_depth, 64)
+    return kernel("attention/tiles.wgsl", route, **attention.constants(rows), CHUNKS=chunks, SPLIT=split)

@@ -1,20 +1,14 @@
 // out[row] = softmax(scale * q[row] . k[t] (+ mask)) @ v over the keys t that the row sees, in one pass over tiles
 // of 64 keys; for adapters with fast workgroup memory, and for heads of any depth.
-// One workgroup per kv head, $ROWS query rows (in the order that stream.wgsl has) and `block` keys. For the scores
-// a lane has a key; for their exponentials, an eighth of a row; for the sums, an element ($T) and some of the keys.
-// $SPLIT: a workgroup's keys are a part of the context; what it writes is joined by join.wgsl.
-// $T is vec4<f32> where both depths are multiples of 4, else f32; strides and depths count $T.
-$PARAMS
-@group(0) @binding(2) var<storage, read> q: array<$T>;
-@group(0) @binding(3) var<storage, read> k: array<$T>;
-@group(0) @binding(4) var<storage, read> v: array<$T>;
-$MASK
-@group(0) @binding($OUT) var<storage, read_write> out: array<$T>;
-$STATS
+// One workgroup per kv head, ROWS query rows (in the order that stream.wgsl has) and `block` keys. For the scores
+// a lane has a key; for their exponentials, an eighth of a row; for the sums, an element and some of the keys.
+// SPLIT: a workgroup's keys are a part of the context; join.wgsl joins what it writes. CHUNKS: 64s of elements of a
+// row of v.
+#const SCORE = "f32"
+#include "attention/common.wgsl"
+#write stats: vec2<f32> if SPLIT   // the maximum and the total of a part's weights
 
 const LANES = 64u;
-const LOWEST = -3.4028234e38;
-$VISIBLE
 var<workgroup> weights: array<f32, $ROWS * LANES>;
 var<workgroup> shared_by_lane: array<f32, LANES>;
 var<workgroup> fades: array<f32, $ROWS>;
@@ -30,25 +24,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = number % params.row_tiles * $ROWS;
     let kv_head = number / params.row_tiles % params.kv_heads;
     let part = number / params.row_tiles / params.kv_heads;
-    let position = live_int(params.position, params.position_slot);
+    let position = live_int(params.position);
     let keys = u32(position + params.added);
     let rows = params.tokens * params.group;
     if (part * params.block >= keys) { return; }
 
     var first_of_keys = keys;
     var end_of_keys = 0u;
-    #for r in $ROWS
-    let n_#r = min(row + #ru, rows - 1u);
-    let head_#r = kv_head * params.group + n_#r % params.group;
-    let s_#r = n_#r / params.group;
-    let q_at_#r = head_#r * params.q_head + s_#r * params.q_row;
-    let begin_#r = first_key(u32(position) + s_#r);
-    let end_#r = end_key(u32(position) + s_#r, keys);
-    first_of_keys = min(first_of_keys, begin_#r);
-    end_of_keys = max(end_of_keys, end_#r);
-    $MASK_AT
-    #for c in $CHUNKS
-    var sum_#r_#c = $T();
+    #for r in ROWS
+    let n_$r = min(row + ${r}u, rows - 1u);
+    let head_$r = kv_head * params.group + n_$r % params.group;
+    let s_$r = n_$r / params.group;
+    let q_at_$r = head_$r * params.q_head + s_$r * params.q_row;
+    let begin_$r = first_key(u32(position) + s_$r);
+    let end_$r = end_key(u32(position) + s_$r, keys);
+    first_of_keys = min(first_of_keys, begin_$r);
+    end_of_keys = max(end_of_keys, end_$r);
+    #if MASK
+    let mask_at_$r = mask_start(head_$r, s_$r);
+    #end
+    #for c in CHUNKS
+    var sum_${r}_$c = $T();
     #end
     #end
     first_of_keys = max(first_of_keys, part * params.block);
@@ -65,24 +61,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var start = first_of_keys; start < end_of_keys; start += LANES) {
         let t = start + lane;
         if (t < end_of_keys) {
-            #for r in $ROWS
-            var score_#r = 0.0;
+            #for r in ROWS
+            var score_$r = 0.0;
             #end
             for (var i = 0u; i < params.depth; i++) {
-                let key = k[kv_head * params.k_head + t * params.k_row + i];
-                #for r in $ROWS
-                score_#r += $DOT(q[q_at_#r + i], key);
+                let key = load_k(kv_head * params.k_head + t * params.k_row + i);
+                #for r in ROWS
+                score_$r += product(load_q(q_at_$r + i), key);
                 #end
             }
-            #for r in $ROWS
-            score_#r *= params.scale;
-            $SOFTCAP
-            $ADD_MASK
-            weights[#r * LANES + lane] = select(LOWEST, score_#r, t >= begin_#r && t < end_#r);
+            #for r in ROWS
+            score_$r *= params.scale;
+            #if SOFTCAP
+            score_$r = capped(score_$r);
+            #end
+            #if MASK
+            score_$r += load_mask(mask_at_$r + t * params.mask_key);
+            #end
+            weights[$r * LANES + lane] = select(LOWEST, score_$r, t >= begin_$r && t < end_$r);
             #end
         } else {
-            #for r in $ROWS
-            weights[#r * LANES + lane] = LOWEST;
+            #for r in ROWS
+            weights[$r * LANES + lane] = LOWEST;
             #end
         }
         workgroupBarrier();
@@ -104,22 +104,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             fades[stat_row] = fade;
         }
         workgroupBarrier();
-        #for r in $ROWS
-        let fade_#r = fades[#r];
-        #for c in $CHUNKS
-        sum_#r_#c *= fade_#r;
+        #for r in ROWS
+        let fade_$r = fades[$r];
+        #for c in CHUNKS
+        sum_${r}_$c *= fade_$r;
         #end
         #end
         if (slice < slices) {
             for (var i = slice; i < min(LANES, end_of_keys - start); i += slices) {
                 let at = kv_head * params.v_head + (start + i) * params.v_row + d;
-                #for r in $ROWS
-                let weight_#r = weights[#r * LANES + i];
+                #for r in ROWS
+                let weight_$r = weights[$r * LANES + i];
                 #end
-                #for c in $CHUNKS
-                let value_#c = v[at + #c * LANES];
-                #for r in $ROWS
-                sum_#r_#c += weight_#r * value_#c;
+                #for c in CHUNKS
+                let value_$c = load_v(at + $c * LANES);
+                #for r in ROWS
+                sum_${r}_$c += weight_$r * value_$c;
                 #end
                 #end
             }
@@ -138,9 +138,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     for (var i = 0u; i < $ROWS; i++) {
         for (var c = 0u; c < $CHUNKS; c++) {
             var own = $T();
-            #for r in $ROWS
-            #for c in $CHUNKS
-            own = select(own, sum_#r_#c, i == #ru && c == #cu);
+            #for r in ROWS
+            #for c in CHUNKS
+            own = select(own, sum_${r}_$c, i == ${r}u && c == ${c}u);
             #end
             #end
             lane_sums[lane] = own;
@@ -151,11 +151,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (n < rows && lane < depth && lane + c * LANES < params.value_depth) {
                 var result = $T();
                 for (var p = 0u; p < slices; p++) { result += lane_sums[p * depth + lane]; }
-                $WRITE
+                #if SPLIT
+                let place = (part * params.kv_heads * params.group + head) * params.tokens + s;
+                store_out(place * params.value_depth + lane + c * LANES, result);
+                if (lane == 0u && c == 0u) { store_stats(place, vec2<f32>(mosts[i], totals[i])); }
+                #else
+                store_out(head * params.out_head + s * params.out_row + lane + c * LANES, result / totals[i]);
+                #end
             }
             workgroupBarrier();
         }
     }
 }
-
-fn times(a: f32, b: f32) -> f32 { return a * b; }

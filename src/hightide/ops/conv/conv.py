@@ -1,4 +1,4 @@
-"""Convolutions: 1d and 2d, grouped, dilated, transposed, with or without a clamp behind.
+"""Convolutions: 1d and 2d, grouped, dilated, transposed, optionally followed by a clamp.
 
 Two kernels: `pointwise` for 1 x 1 windows, whose pixels lie in whole vec4s, and `conv` for all others,
 at eight output channels a thread, or fewer where a group has fewer (one: depthwise). On llvmpipe, eight are
@@ -8,206 +8,154 @@ at eight output channels a thread, or fewer where a group has fewer (one: depthw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.conv.geometry import Windows, per_dim
-from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
-from hightide.ops.linear.tiles import bias_defines, given
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.conv.geometry import NO_CONTEXT, ConvShape, Sizes, Windows, conv_flops, per_dim
 
-PLACE = "return at * stride + vec4<i32>(tap * dilation - padding);"
-PLACE_TRANSPOSED = """let from_start = at + vec4<i32>(padding - tap * dilation);
-    return select(NONE, from_start / stride, (from_start >= vec4<i32>()) & (from_start % stride == vec4<i32>()));"""
-CLAMP = "clamp(value, {T}(params.low), {T}(params.high))"
 QUADS = 2  # vec4s of pixels a thread of `pointwise` computes
 LARGEST = float(np.finfo(np.float32).max)
 Index = tuple[Any, ...]  # what NumPy takes within brackets
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A convolution at its live dims."""
-
-    windows: Windows
-    groups: int
-    transposed: bool
-    batch: int
-    in_channels: int  # of one group
-    out_channels: int  # of one group
-    in_size: Dims
-    out_size: Dims
-
-    @property
-    def out_dims(self) -> Dims:
-        return (self.batch, self.groups * self.out_channels, *self.out_size)
-
-    @property
-    def pointwise(self) -> bool:
-        """A matrix product: each output pixel sees the input pixel at its place, and all channels."""
-        windows = self.windows
-        ones = (*windows.size, *windows.stride, self.groups)
-        return not self.transposed and all(n == 1 for n in ones) and not any(windows.padding)
-
-
-def shape_of(
-    ctx: Context,
-    x: Dims,
-    weight: Dims,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: Any,
-) -> Shape:
-    """The convolution of these live arguments, checked as torch does."""
-    rank = len(weight) - 2
-    groups = per_dim(ctx, groups, 1, "groups", least=1)[0]
-    if rank < 1 or len(x) != len(weight):
-        raise InputError(f"an input of {list(x)} does not fit a weight of {list(weight)}")
-    if 0 in x[2:]:
-        raise InputError(f"an input of {list(x)} has no pixels; only its batch may be 0")
-    windows = Windows(
-        size=weight[2:],
-        stride=per_dim(ctx, stride, rank, "stride", least=1),
-        padding=per_dim(ctx, padding, rank, "padding"),
-        dilation=per_dim(ctx, dilation, rank, "dilation", least=1),
-    )
-    if transposed:
-        ins, outs = weight[0], weight[1]  # weight [in, out / groups, ...]
-        extra = per_dim(ctx, output_padding, rank, "output_padding")
-        if any(e >= max(s, d) for e, s, d in zip(extra, windows.stride, windows.dilation, strict=True)):
-            raise InputError(f"output_padding {list(extra)} must be smaller than the stride or the dilation")
-        out_size = windows.spread(x[2:], extra)
-    else:
-        ins, outs = weight[1] * groups, weight[0] // groups  # weight [out, in / groups, ...]
-        out_size = windows.count(x[2:])
-    if x[1] != ins or (weight[0] % groups):
-        raise InputError(f"{x[1]} channels do not fit a weight of {list(weight)} in {groups} groups")
-    return Shape(windows, groups, transposed, x[0], ins // groups, outs, x[2:], out_size)
-
-
-@op("aten.convolution.default")
+@op("aten.convolution.default", family="conv")
 class Convolution(Op):
-    """A window of weights over the spatial dims, `groups` of channels apart from each other."""
+    """A window of weights over the spatial dims, within each of `groups` of channels."""
 
-    def outputs(self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, *args: Any) -> list[Dims]:
-        shape = shape_of(ctx, x.dims, weight.dims, *args[:6])
-        channels = shape.out_dims[1]
-        if bias is not None and bias.dims != (channels,):
-            raise InputError(f"a bias of {list(bias.dims)} does not fit {channels} channels")
-        return [shape.out_dims]
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    stride: Sizes
+    padding: Sizes
+    dilation: Sizes
+    transposed: bool
+    output_padding: Sizes
+    groups: Int
 
-    def plan(
-        self, ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, *args: Any, out: Tensor
-    ) -> Iterable[Dispatch]:
-        require_dtype("f32", x, weight, out, *given(bias))
-        if x.rank > 4:
-            raise UnsupportedError(f"convolutions over {x.rank - 2} spatial dims have no kernel")
+    def outputs(self, ctx: Context) -> list[Dims]:
+        out = self.shape(ctx, self.x.dims, self.weight.dims).out_dims
+        if self.bias is not None and self.bias.dims != out[1:2]:
+            raise InputError(f"a bias of {list(self.bias.dims)} does not fit {out[1]} channels")
+        return [out]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        if self.x.rank > 4:
+            raise UnsupportedError(f"convolutions over {self.x.rank - 2} spatial dims have no kernel")
         if not out.numel:
             return
-        shape = shape_of(ctx, x.dims, weight.dims, *args[:6])
-        limits = self.limits(args)
-        pixels = math.prod(shape.out_size)
-        if shape.pointwise and pixels % 4 == 0 and shape.in_channels % 4 == 0:
-            yield _pointwise(shape, limits, x, weight, bias, out)
-        else:
-            yield _direct(shape, limits, x, weight, bias, out)
+        shape = self.shape(ctx, self.x.dims, self.weight.dims)
+        quads = math.prod(shape.out_size) % 4 == 0 and shape.in_channels % 4 == 0
+        yield (_pointwise if shape.pointwise and quads else _direct)(self, shape, out)
 
-    def reference(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, *args: Any) -> np.ndarray:
-        ctx = Context({}, {}, 0)  # plain numbers: nothing to pin
-        out = convolve(x, weight, shape_of(ctx, x.shape, weight.shape, *args[:6]))
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * (x.ndim - 2))
-        limits = self.limits(args)
-        return out if limits is None else np.clip(out, *limits).astype(out.dtype)
+    def flops(self, dispatch: Dispatch) -> float:
+        return conv_flops(self.x, self.weight.numel // max(1, self.weight.dims[0]), self.transposed, dispatch)
 
-    def limits(self, args: tuple[Any, ...]) -> tuple[float, float] | None:
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        call: Any = cls.bound(dict(arguments))  # of arrays
+        out = convolve(call.x, call.weight, call.shape(NO_CONTEXT, call.x.shape, call.weight.shape))
+        if call.bias is not None:
+            out += call.bias.reshape(-1, *(1,) * (call.x.ndim - 2))
+        return out if call.limits is None else np.clip(out, *call.limits).astype(out.dtype)
+
+    def shape(self, ctx: Context, x: Dims, weight: Dims) -> ConvShape:
+        rank = max(len(weight) - 2, 0)
+        windows = Windows.of(ctx, rank, weight[2:], self.stride, self.padding, self.dilation)
+        extra = per_dim(ctx, self.output_padding, rank, "output_padding") if self.transposed else None
+        return ConvShape.of(x, weight, windows, per_dim(ctx, self.groups, 1, "groups", least=1)[0], extra)
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
         """What the result is clamped to."""
         return None
 
 
-@op("et_vk.conv_with_clamp.default")
+@op("et_vk.conv_with_clamp.default", family="conv")
 class ConvWithClamp(Convolution):
     """A convolution, then a clamp; either limit may be missing."""
 
-    def limits(self, args: tuple[Any, ...]) -> tuple[float, float] | None:
-        low, high = (*args[6:8], None, None)[:2]
-        return _limit(low, -math.inf), _limit(high, math.inf)
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """In float32: exporters write a relu as a clamp to the largest float64."""
+        low = self.low if abs(self.low) <= LARGEST else -math.inf
+        return low, self.high if abs(self.high) <= LARGEST else math.inf
 
 
-def _limit(value: float | None, default: float) -> float:
-    """A limit in float32: exporters write a relu as a clamp to the largest float64."""
-    return default if value is None or abs(value) > LARGEST else float(value)
+@cache
+def _kernel(file: str, route: str, bias: bool, clamp: bool, **constants: int) -> Kernel:
+    return kernel(file, route, BIAS=bias, CLAMP=clamp, **constants)
 
 
-def _direct(
-    shape: Shape, limits: tuple[float, float] | None, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor
-) -> Dispatch:
+def _direct(conv: Convolution, shape: ConvShape, out: Tensor) -> Dispatch:
     ins, outs, taps = shape.in_channels, shape.out_channels, math.prod(shape.windows.size)
-    # [in, out / groups, taps] of a transposed convolution, [out, in / groups, taps] of a plain one
-    weight_strides = (
-        (ins * outs * taps, taps, outs * taps) if shape.transposed else (ins * outs * taps, ins * taps, taps)
-    )
     channels = 1 if outs == 1 else 4 if outs <= 4 else 8
     pixel_tiles, channel_tiles = ceil_div(math.prod(shape.out_size), 4), ceil_div(outs, channels)
     tiles = shape.batch * shape.groups * channel_tiles * pixel_tiles
-    windows = shape.windows
-    spatial = (shape.in_size, shape.out_size, windows.size, windows.stride, windows.padding, windows.dilation)
-    fill = (1, 1, 1, 1, 0, 1)  # the height of a 1d convolution
-    route = "conv_transposed" if shape.transposed else "conv_depthwise" if outs == 1 else "conv"
-    return Dispatch(
-        kernel(
-            "conv/conv.wgsl",
-            route,
-            CHANNELS=channels,
-            PLACE=PLACE_TRANSPOSED if shape.transposed else PLACE,
-            RESULT="value" if limits is None else CLAMP.format(T="f32"),
-            **bias_defines(bias, 4, "value += bias[o % (params.groups * params.out_channels)];"),
-        ),
-        groups=ceil_div(tiles, 64),
-        params=(
-            *(tiles, pixel_tiles, channel_tiles, shape.groups, ins, outs),
-            *weight_strides,
-            *(limits or (0.0, 0.0)),
-            0,
-            *(n for dims, one in zip(spatial, fill, strict=True) for n in (one, *dims)[-2:]),
-        ),
-        reads=given(x, weight, bias),
-        writes=(out,),
+    windows, transposed = shape.windows, shape.transposed
+    route = "conv_transposed" if transposed else "conv_depthwise" if outs == 1 else "conv"
+    low, high = conv.limits or (None, None)
+    return _kernel(
+        "conv/conv.wgsl", route, conv.bias is not None, low is not None, CHANNELS=channels, TRANSPOSED=transposed
+    ).over(
+        ceil_div(tiles, 64),
+        x=conv.x,
+        weight=conv.weight,
+        bias=conv.bias,
+        out=out,
+        tiles=tiles,
+        pixel_tiles=pixel_tiles,
+        channel_tiles=channel_tiles,
+        groups=shape.groups,
+        in_channels=ins,
+        out_channels=outs,
+        # [in, out / groups, taps] of a transposed convolution, [out, in / groups, taps] of a plain one
+        weight_group=ins * outs * taps,
+        weight_out=taps if transposed else ins * taps,
+        weight_in=outs * taps if transposed else taps,
+        low=low,
+        high=high,
+        # The height of a 1d convolution is 1.
+        in_size=(1, *shape.in_size)[-2:],
+        out_size=(1, *shape.out_size)[-2:],
+        window=(1, *windows.size)[-2:],
+        stride=(1, *windows.stride)[-2:],
+        padding=(0, *windows.padding)[-2:],
+        dilation=(1, *windows.dilation)[-2:],
     )
 
 
-def _pointwise(
-    shape: Shape, limits: tuple[float, float] | None, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor
-) -> Dispatch:
+def _pointwise(conv: Convolution, shape: ConvShape, out: Tensor) -> Dispatch:
     pixel_quads = math.prod(shape.out_size) // 4
     pixel_tiles, channel_tiles = ceil_div(pixel_quads, QUADS), ceil_div(shape.out_channels, 4)
     tiles = shape.batch * channel_tiles * pixel_tiles
-    return Dispatch(
-        kernel(
-            "conv/pointwise.wgsl",
-            "conv_pointwise",
-            QUADS=QUADS,
-            RESULT="value" if limits is None else CLAMP.format(T="vec4<f32>"),
-            **bias_defines(bias, 4, "value += bias[channel + c];"),
-        ),
-        groups=ceil_div(tiles, 64),
-        params=(
-            *(tiles, pixel_tiles, channel_tiles, shape.out_channels, shape.in_channels // 4, pixel_quads),
-            *(limits or (0.0, 0.0)),
-        ),
-        reads=given(x, weight, bias),
-        writes=(out,),
+    low, high = conv.limits or (None, None)
+    return _kernel("conv/pointwise.wgsl", "conv_pointwise", conv.bias is not None, low is not None, QUADS=QUADS).over(
+        ceil_div(tiles, 64),
+        x=conv.x,
+        weight=conv.weight,
+        bias=conv.bias,
+        out=out,
+        tiles=tiles,
+        pixel_tiles=pixel_tiles,
+        channel_tiles=channel_tiles,
+        out_channels=shape.out_channels,
+        in_quads=shape.in_channels // 4,
+        pixel_quads=pixel_quads,
+        low=low,
+        high=high,
     )
 
 
-def convolve(x: np.ndarray, weight: np.ndarray, shape: Shape) -> np.ndarray:
+def convolve(x: np.ndarray, weight: np.ndarray, shape: ConvShape) -> np.ndarray:
     """Tap by tap of the window, each a matrix product over channels; any number of spatial dims."""
     windows, lead = shape.windows, (shape.batch, shape.groups)
     split = weight.reshape(shape.groups, weight.shape[0] // shape.groups, weight.shape[1], math.prod(windows.size))

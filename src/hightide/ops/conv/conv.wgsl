@@ -1,26 +1,27 @@
 // out[n, o, p] = bias[o] + sum over c, k of x[n, c, place(p, k)] * weight[o, c, k], within each group of channels.
-// `place` is that of a plain or of a transposed convolution; a 1d one has a height of 1.
-// One thread computes $CHANNELS channels of a group x 4 consecutive pixels, out of registers; lanes share weights.
-struct Params {
-    tiles: u32, pixel_tiles: u32, channel_tiles: u32, groups: u32,
-    in_channels: u32, out_channels: u32,                       // of one group
-    weight_group: u32, weight_out: u32, weight_in: u32,        // strides of the weight
-    low: f32, high: f32, unused: u32,
-    in_size: vec2<i32>, out_size: vec2<i32>, window: vec2<i32>, // height, width
-    stride: vec2<i32>, padding: vec2<i32>, dilation: vec2<i32>,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read> weight: array<f32>;
-$BIAS
-@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
+// One thread computes CHANNELS channels of a group x 4 consecutive pixels, out of registers; lanes share weights.
+// A 1d convolution has a height of 1. BIAS, CLAMP: there is one. TRANSPOSED: a transposed convolution.
+#params tiles: u32, pixel_tiles: u32, channel_tiles: u32, groups: u32
+#params in_channels: u32, out_channels: u32                           // of one group
+#params weight_group: u32, weight_out: u32, weight_in: u32            // strides of the weight
+#params in_size: vec2<i32>, out_size: vec2<i32>, window: vec2<i32>    // height, width
+#params stride: vec2<i32>, padding: vec2<i32>, dilation: vec2<i32>
+#params low: f32, high: f32 if CLAMP
+#read x: f32, weight: f32
+#read bias: f32 if BIAS
+#write out: f32
 
 const CHANNELS = $CHANNELS;
-const NONE = vec4<i32>(-1);
 
 // Where along one dim the outputs at `at` meet tap `tap` of the window; below 0 or past the end if nowhere.
 fn place(at: vec4<i32>, tap: i32, stride: i32, padding: i32, dilation: i32) -> vec4<i32> {
-    $PLACE
+    #if TRANSPOSED
+    let from_start = at + vec4<i32>(padding - tap * dilation);
+    let meets = (from_start >= vec4<i32>()) & (from_start % stride == vec4<i32>());
+    return select(vec4<i32>(-1), from_start / stride, meets);
+    #else
+    return at * stride + vec4<i32>(tap * dilation - padding);
+    #end
 }
 
 @compute @workgroup_size(64)
@@ -55,9 +56,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             var at = vec4<u32>(start) + select(vec4<u32>(), vec4<u32>(y * params.in_size.y + x_at), inside);
             var tap = u32(ky * params.window.y + kx);
             for (var i = 0u; i < params.in_channels; i++) {
-                let value = select(vec4<f32>(), vec4<f32>(x[at.x], x[at.y], x[at.z], x[at.w]), inside);
+                let four = vec4<f32>(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+                let value = select(vec4<f32>(), four, inside);
                 for (var c = 0; c < CHANNELS; c++) {
-                    total[c] += value * weight[taps[c] + tap];
+                    total[c] += value * load_weight(taps[c] + tap);
                 }
                 at += vec4<u32>(plane);
                 tap += params.weight_in;
@@ -69,8 +71,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let o = part * params.out_channels + channel + u32(c);
             for (var p = 0u; p < min(4u, pixels - pixel); p++) {
                 var value = total[c][p];
-                $ADD_BIAS
-                out[o * pixels + pixel + p] = $RESULT;
+                #if BIAS
+                value += load_bias(o % (params.groups * params.out_channels));
+                #end
+                #if CLAMP
+                value = clamp(value, params.low, params.high);
+                #end
+                store_out(o * pixels + pixel + p, value);
             }
         }
     }

@@ -2,10 +2,10 @@
 
 An op is an expression over its arguments by name (all `V`, a `vec4` of the type that is computed in), and a NumPy
 function with the same meaning. An expression may call what WGSL has and what `functions.wgsl` adds. `template.py` makes
-kernels of them. One line declares most ops; an op with further arguments is a small class:
+kernels of them. One line declares most ops, with the defaults of further numbers:
 
     unary("exp", floats("exp(a)"), np.exp)
-    binary("mul", numbers("a * b"), np.multiply)
+    binary("add", numbers("a + alpha * b"), lambda a, b, alpha: a + alpha * b, alpha=1)
 """
 
 from __future__ import annotations
@@ -19,23 +19,8 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
 from hightide.ops.contract import Context, Tensor
-from hightide.ops.elementwise.template import (
-    Binary,
-    Elementwise,
-    Expressions,
-    Number,
-    Operand,
-    Unary,
-    anything,
-    binary,
-    bits,
-    bools,
-    broadcast,
-    elementwise,
-    floats,
-    numbers,
-    unary,
-)
+from hightide.ops.elementwise.expressions import Expressions, anything, bits, bools, floats, numbers
+from hightide.ops.elementwise.template import Binary, Elementwise, Operand, Unary, binary, broadcast, elementwise, unary
 
 Array = np.ndarray
 
@@ -52,8 +37,17 @@ def _gelu_tanh(x: Array) -> Array:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _clamp(x: Array, low: float, high: float) -> Array:
-    return np.minimum(np.maximum(x, low), high)
+def _clamp(a: Array, low: float, high: float) -> Array:
+    return np.minimum(np.maximum(a, low), high)
+
+
+def _power(a: Array, b: Array) -> Array:
+    """NumPy refuses whole numbers to negative powers; torch cuts the result to a whole number."""
+    if np.result_type(a, b).kind not in "iu":
+        return np.power(a, b)
+    positive = np.power(a, np.maximum(b, 0))
+    inverse = np.where(a == 1, 1, np.where(np.equal(a, -1), 1 - 2 * (b % 2), 0))
+    return np.where(np.less(b, 0), inverse, positive)
 
 
 unary("abs", numbers("abs(a)"), np.abs)
@@ -81,10 +75,23 @@ unary("sigmoid", floats("1.0 / (1.0 + exp(-a))"), _sigmoid)
 unary("silu", floats("a / (1.0 + exp(-a))"), lambda x: x * _sigmoid(x))
 unary("hardswish", floats("a * clamp(a + 3.0, V(), V(6.0)) / 6.0"), lambda x: x * _clamp(x + 3, 0, 6) / 6)
 unary("hardsigmoid", floats("clamp(a + 3.0, V(), V(6.0)) / 6.0"), lambda x: _clamp(x + 3, 0, 6) / 6)
+CLAMP = numbers("keep_nan(a, min(max(a, low), high))")
+unary("clamp", CLAMP, _clamp, low=-math.inf, high=math.inf)
+unary("hardtanh", CLAMP, _clamp, low=-1, high=1)
+unary(
+    "leaky_relu", floats("select(slope * a, a, a >= V())"), lambda a, slope: np.where(a >= 0, a, slope * a), slope=0.01
+)
+unary(
+    "hardshrink", floats("select(a, V(), abs(a) <= lambd)"), lambda a, lambd: np.where(abs(a) <= lambd, 0, a), lambd=0.5
+)
 unary("logical_not", bools("!a"), np.logical_not)
 unary("bitwise_not", bits("~a", bools="!a"), np.bitwise_not)
 
+binary("add", numbers("a + alpha * b"), lambda a, b, alpha: a + alpha * b, alpha=1)
+binary("sub", numbers("a - alpha * b"), lambda a, b, alpha: a - alpha * b, alpha=1)
+binary("aten.rsub.Scalar", numbers("alpha * -a + b"), lambda a, b, alpha: b - alpha * a, alpha=1)
 binary("mul", numbers("a * b"), np.multiply)
+binary("aten.pow.Tensor_Scalar aten.pow.Tensor_Tensor aten.pow.Scalar", numbers("power(a, b)"), _power)
 binary("div", floats("a / b"), np.true_divide)
 binary("aten.floor_divide.default", numbers("floor_div(a, b)"), np.floor_divide)
 binary("aten.minimum.default", numbers("keep_nan(a, keep_nan(b, min(a, b)))"), np.minimum)
@@ -106,33 +113,6 @@ binary("hightide.silu_mul.default", floats("a / (1.0 + exp(-a)) * b"), lambda a,
 binary("hightide.gelu_mul.default", floats("gelu_tanh(a) * b"), lambda a, b: _gelu_tanh(a) * b)
 
 
-@elementwise("aten.add.Tensor", "aten.add.Scalar")
-class Add(Binary):
-    """a + alpha * b."""
-
-    alpha: Number = 1
-    expressions = numbers("a + alpha * b")
-    reference = staticmethod(lambda a, b, alpha: a + alpha * b)
-
-
-@elementwise("aten.sub.Tensor", "aten.sub.Scalar")
-class Sub(Binary):
-    """a - alpha * b."""
-
-    alpha: Number = 1
-    expressions = numbers("a - alpha * b")
-    reference = staticmethod(lambda a, b, alpha: a - alpha * b)
-
-
-@elementwise("aten.rsub.Scalar")
-class ReversedSub(Binary):
-    """b - alpha * a."""
-
-    alpha: Number = 1
-    expressions = numbers("alpha * -a + b")
-    reference = staticmethod(lambda a, b, alpha: b - alpha * a)
-
-
 @elementwise("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 class RoundedDiv(Binary):
     """a / b, rounded down ("floor") or towards zero ("trunc")."""
@@ -152,58 +132,6 @@ class RoundedDiv(Binary):
         if rounding_mode == "floor":
             return np.floor_divide(a, b)
         return np.trunc(np.true_divide(a, b)) if rounding_mode == "trunc" else np.true_divide(a, b)
-
-
-@elementwise("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
-class Power(Binary):
-    """a to the power b."""
-
-    expressions = numbers("power(a, b)")
-
-    @staticmethod
-    def reference(a: Array, b: Array) -> Array:
-        """NumPy refuses whole numbers to negative powers; torch cuts the result to a whole number."""
-        if np.result_type(a, b).kind not in "iu":
-            return np.power(a, b)
-        positive = np.power(a, np.maximum(b, 0))
-        inverse = np.where(a == 1, 1, np.where(np.equal(a, -1), 1 - 2 * (b % 2), 0))
-        return np.where(np.less(b, 0), inverse, positive)
-
-
-@elementwise("aten.clamp.default")
-class Clamp(Unary):
-    """a, but at least `low` and at most `high`."""
-
-    low: Number = -math.inf
-    high: Number = math.inf
-    expressions = numbers("keep_nan(a, min(max(a, low), high))")
-    reference = staticmethod(lambda a, low, high: _clamp(a, low, high))
-
-
-@elementwise("aten.hardtanh.default")
-class Hardtanh(Clamp):
-    """`aten.clamp`, by default to -1..1."""
-
-    low: Number = -1
-    high: Number = 1
-
-
-@elementwise("aten.leaky_relu.default")
-class LeakyRelu(Unary):
-    """a, or negative_slope * a where a is negative."""
-
-    negative_slope: Number = 0.01
-    expressions = floats("select(negative_slope * a, a, a >= V())")
-    reference = staticmethod(lambda a, negative_slope: np.where(a >= 0, a, negative_slope * a))
-
-
-@elementwise("aten.hardshrink.default")
-class Hardshrink(Unary):
-    """a, or 0 where a is within lambd of 0."""
-
-    lambd: Number = 0.5
-    expressions = floats("select(a, V(), abs(a) <= lambd)")
-    reference = staticmethod(lambda a, lambd: np.where(np.abs(a) <= lambd, 0, a))
 
 
 @elementwise("aten.gelu.default")

@@ -12,53 +12,16 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import arguments_of
-from hightide.ops.contract import (
-    FUNCTION,
-    GPU_TYPE,
-    Context,
-    Dispatch,
-    Int,
-    Kernel,
-    LiveInt,
-    Op,
-    Tensor,
-    ceil_div,
-    kernel,
-    op,
-)
+from hightide.ops.contract import Context, Op, ceil_div, op
+from hightide.ops.elementwise.expressions import Expressions
+from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
 from hightide.ops.movement.strided import broadcast_strides
 
 Number = float | Int
 Operand = Tensor | Number
-# An op's expression by the type that it is computed in: "f32", "i32" or "bool".
-Expressions = Mapping[str, str]
+Input = tuple[str, str, bool]  # an input of the kernel: its name, its kind, whether its dims are the output's
 HELD = {**GPU_TYPE, "bool": "bool", "int8": "i8"}  # what an element is in memory
-KINDS = ("number", "a", "f32", "i32", "bool", "u8", "i8")  # what an input of the kernel may be
-
-
-def numbers(expression: str, ints: str = "") -> Expressions:
-    """In f32 if an operand or the result is a float, else in i32."""
-    return {"f32": expression, "i32": ints or expression}
-
-
-def floats(expression: str) -> Expressions:
-    """In f32, whatever the operands are."""
-    return {"f32": expression}
-
-
-def bools(expression: str) -> Expressions:
-    """In bool, whatever the operands are."""
-    return {"bool": expression}
-
-
-def bits(ints: str, bools: str = "") -> Expressions:
-    """In bool if that is the result, else in i32."""
-    return {"i32": ints, "bool": bools or ints}
-
-
-def anything(expression: str) -> Expressions:
-    """In bool if that is the result, else as numbers."""
-    return dict.fromkeys(("f32", "i32", "bool"), expression)
+KINDS = ("number", "a", "f32", "i32", "bool", "u8", "i8")  # what an input may be, as elementwise.wgsl says
 
 
 class Elementwise(Op):
@@ -81,9 +44,10 @@ class Elementwise(Op):
         compute = self._computed_in(out)
         expression = self.expression()[compute]
         to_number: Callable[[Any], float] = float if compute == "f32" else _to_int32
+        cls: Any = type(self)
         given: dict[str, Any] = {}
         inputs: list[Input] = []
-        for name in _names(type(self), expression):
+        for name in _names(cls, expression):
             x = getattr(self, name)
             if not isinstance(x, Tensor):
                 given[name] = to_number(ctx.pin(x) if isinstance(x, LiveInt) else x)
@@ -102,7 +66,8 @@ class Elementwise(Op):
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
-        to_float = [*cls.bound(dict(arguments)).expression()] == ["f32"]
+        bound: Any = cls.bound(dict(arguments))
+        to_float = [*bound.expression()] == ["f32"]
         return super().evaluate({name: _widened(value, to_float) for name, value in arguments.items()})
 
     def _computed_in(self, out: Tensor) -> str:
@@ -128,30 +93,33 @@ class Binary(Elementwise):
     b: Operand
 
 
-def elementwise(*names: str) -> Callable[[type[Elementwise]], type[Elementwise]]:
+def elementwise(*names: str) -> Callable[[type[Op]], type[Op]]:
     """Register a class of this family."""
-    return op(*names, family="elementwise", tolerance=FUNCTION)
+    return op(*names, family="elementwise")
 
 
-def unary(name: str, expressions: Expressions, meaning: Callable[..., Any]) -> None:
-    """Register an op of one tensor: `aten.<name>.default`."""
-    _declare(Unary, (f"aten.{name}.default",), expressions, lambda a: meaning(a))
+def unary(name: str, expressions: Expressions, meaning: Callable[..., Any], **scalars: float) -> None:
+    """Register an op of one tensor, `aten.<name>.default`, and of further numbers with their defaults."""
+    _declare(Unary, [f"aten.{name}.default"], expressions, meaning if scalars else lambda a: meaning(a), scalars)
 
 
-def binary(name: str, expressions: Expressions, meaning: Callable[..., Any]) -> None:
-    """Register an op of two operands: `aten.<name>.Tensor` and `.Scalar`, or a whole name."""
-    names = (name,) if "." in name else (f"aten.{name}.Tensor", f"aten.{name}.Scalar")
-    _declare(Binary, names, expressions, lambda a, b: meaning(a, b))
+def binary(name: str, expressions: Expressions, meaning: Callable[..., Any], **scalars: float) -> None:
+    """The same of two operands: `aten.<name>.Tensor` and `.Scalar`, or whole names."""
+    names = name.split() if "." in name else [f"aten.{name}.Tensor", f"aten.{name}.Scalar"]
+    _declare(Binary, names, expressions, meaning if scalars else lambda a, b: meaning(a, b), scalars)
 
 
-def _declare(base: type, names: tuple[str, ...], expressions: Expressions, reference: Callable[..., Any]) -> None:
+def _declare(
+    base: type[Op], names: list[str], expressions: Expressions, reference: Callable[..., Any], scalars: dict[str, float]
+) -> None:
     members = {
         "__doc__": f"{next(iter(expressions.values()))}, element by element.",
-        "__module__": __name__,
+        "__annotations__": dict.fromkeys(scalars, Number),
         "expressions": expressions,
         "reference": staticmethod(reference),
+        **scalars,
     }
-    elementwise(*names)(type(names[0].split(".")[1].title().replace("_", ""), (base,), members))
+    elementwise(*names)(type(names[0].split(".")[1], (base,), members))
 
 
 @cache
@@ -159,9 +127,6 @@ def _names(cls: type, expression: str) -> tuple[str, ...]:
     """The arguments that an expression is over."""
     words = re.findall(r"\w+", expression)
     return tuple(argument.name for argument in arguments_of(cls) if argument.name in words)
-
-
-Input = tuple[str, str, bool]  # an input of the kernel: its name, its kind, whether its dims are the output's
 
 
 @cache

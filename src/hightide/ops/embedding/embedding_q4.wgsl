@@ -1,13 +1,10 @@
 // out[i] = row indices[i] of a 4-bit table, less the zero point and times the scale of its group.
-// One thread per output element. Rows are bytes of two nibbles (value - 8); $LOW_FIRST says which is first.
-// Indices given by the caller were checked; others are clamped into the table.
-struct Params { count: u32, width: u32, row_bytes: u32, rows: u32, group: u32, groups_per_row: u32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> weight: array<u32>;
-@group(0) @binding(3) var<storage, read> scales: array<f32>;
-@group(0) @binding(4) var<storage, read> indices: array<i32>;
-$ZEROS
-@group(0) @binding($OUT) var<storage, read_write> out: array<f32>;
+// One thread per output element. Rows are bytes of two nibbles (value - 8). LOW_FIRST: the low one comes first.
+// ZEROS: there are zero points. Indices given by the caller were checked; others are clamped into the table.
+#params count: u32, width: u32, row_bytes: u32, rows: u32, group: u32, groups_per_row: u32
+#read weight: u32, scales: f32, indices: i32
+#read zeros: f32 if ZEROS
+#write out: f32
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -20,5 +17,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let high = ((column & 1u) == 1u) == $LOW_FIRST;
     let nibble = (weight[byte / 4u] >> (byte % 4u * 8u + select(0u, 4u, high))) & 15u;
     let at = row * params.groups_per_row + min(column / params.group, params.groups_per_row - 1u);
-    out[i] = (f32(nibble) - 8.0 $LESS_ZERO) * scales[at];
+    var value = f32(nibble) - 8.0;
+    #if ZEROS
+    value -= load_zeros(at);
+    #end
+    store_out(i, value * load_scales(at));
 }

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
+from hightide.ops.contract import Context, Dispatch, MovingOp, Tensor, ceil_div, kernel, normalize_dim, op, strides_of
 from hightide.ops.elementwise.template import broadcast
-from hightide.ops.legacy import (
-    GPU_TYPE,
-    Context,
-    Dispatch,
-    Kernel,
-    Op,
-    Tensor,
-    ceil_div,
-    kernel,
-    normalize_dim,
-    op,
-    require_dtype,
-    strides_of,
-)
-from hightide.ops.movement.strided import broadcast_strides
+from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, moved_kind, padded
 
 
 @dataclass(frozen=True)
@@ -35,49 +21,27 @@ class Pick:
     indices: Tensor
     strides: Dims  # over the output's dims
     size: int
-    stride: int  # in x
+    step: int  # in x
 
 
 def pick(x: Tensor, x_strides: Dims, picks: list[Pick], out: Tensor) -> Dispatch:
-    """out[o] = x[o * x_strides + sum of indices[o * strides] * stride]."""
-    require_dtype("i32", *(p.indices for p in picks))
-    kind = GPU_TYPE.get(x.dtype)
-    if kind not in ("f32", "i32", "u8") or GPU_TYPE.get(out.dtype) != kind:
-        raise UnsupportedError(f"picking {x.dtype} into {out.dtype} has no kernel")
+    """out[o] = x[o * x_strides + sum of indices[o * strides] * step]."""
     if not 1 <= len(picks) <= 4:
         raise UnsupportedError(f"indexing with {len(picks)} tensors has no kernel; one to four have")
-    if out.rank > 8:
-        raise UnsupportedError(f"a tensor of rank {out.rank} is over the 8 dims that kernels take")
-    pad = 8 - out.rank
-    lead, unused = (0,) * pad, (0,) * (4 - len(picks))
-    sizes, steps = tuple(p.size for p in picks), tuple(p.stride for p in picks)
-    return Dispatch(
-        _route(len(picks), kind == "u8"),
-        groups=ceil_div(out.numel, 256 if kind == "u8" else 64),
-        params=(
-            out.numel,
-            pad,
-            (1,) * pad + out.dims,
-            lead + x_strides,
-            sizes + unused + steps,
-            *(lead + p.strides for p in picks),
-        ),
-        reads=(x, *(p.indices for p in picks)),
-        writes=(out,),
-    )
-
-
-@cache
-def _route(count: int, packed: bool) -> Kernel:
-    declared = [f"@group(0) @binding({3 + n}) var<storage, read> index{n}: array<i32>;" for n in range(count)]
-    return kernel(
-        "gather/gather.wgsl",
-        "gather_bytes" if packed else "gather",
-        PER_WORD="4u" if packed else "1u",
-        COUNT=count,
-        INDICES="\n".join(declared),
-        OUT=3 + count,
-        PICKED=" + ".join(f"picked(index{n}[places[{n}]], {n}u)" for n in range(count)),
+    packed = moved_kind(x, out) == "u8"
+    name = "gather_bytes" if packed else "gather"
+    return kernel("gather/gather.wgsl", name, COUNT=len(picks), BYTES=packed).over(
+        ceil_div(out.numel, 256 if packed else 64),
+        x=x,
+        **{f"index{n}": p.indices for n, p in enumerate(picks)},
+        out=out,
+        numel=out.numel,
+        first=MAX_RANK - out.rank,
+        dims=padded(out.dims, 1),
+        x_strides=padded(x_strides, 0),
+        sizes=tuple(p.size for p in picks),
+        steps=tuple(p.step for p in picks),
+        strides=tuple(s for p in picks for s in padded(p.strides, 0)),
     )
 
 
@@ -88,97 +52,123 @@ def require_picks(ctx: Context, indices: Tensor, dim: int, size: int, low: int =
     ctx.require_indices(indices, low, size - 1, "index")
 
 
-@op("aten.index_select.default")
-class IndexSelect(Op):
+@op("aten.index_select.default", family="gather")
+class IndexSelect(MovingOp):
     """Slices along `dim` by index."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, indices: Tensor) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
+    x: Tensor
+    dim: int
+    indices: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim, indices = self.x, normalize_dim(self.dim, self.x.rank), self.indices
         if indices.rank > 1:
             raise InputError(f"indices of {list(indices.dims)} are not a vector")
         require_picks(ctx, indices, dim, x.dims[dim] if x.rank else 1)
         return [(*x.dims[:dim], indices.numel, *x.dims[dim + 1 :]) if x.rank else ()]
 
-    def plan(self, ctx: Context, x: Tensor, dim: int, indices: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
-        dim = normalize_dim(dim, x.rank)
-        strides, along = strides_of(x.dims), tuple(int(n == dim) for n in range(x.rank))
-        own = tuple(0 if n == dim else s for n, s in enumerate(strides))
-        size, step = (x.dims[dim], strides[dim]) if x.rank else (1, 0)
-        yield pick(x, own, [Pick(indices, along, size, step)], out)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield pick_dims(self.x, {normalize_dim(self.dim, self.x.rank): self.indices}, out)
 
-    def reference(self, x: np.ndarray, dim: int, indices: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, indices: np.ndarray) -> np.ndarray:
         return np.take(x, indices.reshape(-1), axis=dim) if x.ndim else x
 
 
-@op("aten.gather.default")
-class Gather(Op):
+@op("aten.gather.default", family="gather")
+class Gather(MovingOp):
     """Each output element at its own place, but at `indices` along `dim`."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, indices: Tensor, sparse: bool = False) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
-        of, to = x.dims or (1,), indices.dims or (1,)
-        if len(of) != len(to) or any(t > d for n, (t, d) in enumerate(zip(to, of, strict=True)) if n != dim):
-            raise InputError(f"indices of {list(indices.dims)} do not fit {list(x.dims)} along dim {dim}")
-        require_picks(ctx, indices, dim, of[dim])
-        return [indices.dims]
+    x: Tensor
+    dim: int
+    indices: Tensor
+    sparse: bool = False  # how torch would hold a gradient
 
-    def plan(
-        self, ctx: Context, x: Tensor, dim: int, indices: Tensor, sparse: bool = False, *, out: Tensor
-    ) -> Iterable[Dispatch]:
-        dim = normalize_dim(dim, x.rank)
-        of = x.dims or (1,)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        of, to = x.dims or (1,), self.indices.dims or (1,)
+        if len(of) != len(to) or any(t > d for n, (t, d) in enumerate(zip(to, of, strict=True)) if n != dim):
+            raise InputError(f"indices of {list(self.indices.dims)} do not fit {list(x.dims)} along dim {dim}")
+        require_picks(ctx, self.indices, dim, of[dim])
+        return [self.indices.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        dim, of = normalize_dim(self.dim, self.x.rank), self.x.dims or (1,)
         strides = strides_of(of)
         own = tuple(0 if n == dim else strides[n] for n in range(out.rank))
-        yield pick(x, own, [Pick(indices, strides_of(out.dims), of[dim], strides[dim])], out)
+        yield pick(self.x, own, [Pick(self.indices, strides_of(out.dims), of[dim], strides[dim])], out)
 
-    def reference(self, x: np.ndarray, dim: int, indices: np.ndarray, sparse: bool = False) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, indices: np.ndarray) -> np.ndarray:
         if not x.ndim or not indices.ndim:
             return np.atleast_1d(x)[indices]
-        grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-        grid[dim] = indices
-        return x[tuple(grid)]
+        return x[own_places(indices, dim)]
 
 
-@op("aten.index.Tensor")
-class Index(Op):
+def own_places(indices: np.ndarray, dim: int) -> tuple[np.ndarray, ...]:
+    """What gather and scatter index: each element at its own place, but at `indices` along `dim`."""
+    grid: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
+    grid[dim] = indices
+    return tuple(grid)
+
+
+@op("aten.index.Tensor", family="gather")
+class Index(MovingOp):
     """x[indices]: index tensors, broadcast together, for some dims; None for the others.
 
     Their dims stand where the first of them is, or in front if a None is between them.
     """
 
-    def outputs(self, ctx: Context, x: Tensor, indices: tuple[Tensor | None, ...]) -> list[Dims]:
-        given = {dim: index for dim, index in enumerate(indices) if index is not None}
-        if len(indices) > x.rank or not given:
+    x: Tensor
+    indices: tuple[Tensor | None, ...]
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, given = self.x, self._given()
+        if len(self.indices) > x.rank or not given:
             raise InputError(f"{len(given)} index tensors for a tensor of rank {x.rank}")
         for dim, index in given.items():
-            if GPU_TYPE.get(index.dtype) != "i32":
+            if index.dtype not in ("int32", "int64"):
                 raise UnsupportedError(f"an index of {index.dtype}: a mask gives dims that depend on its elements")
             require_picks(ctx, index, dim, x.dims[dim], low=-x.dims[dim])
-        before, after = _around(x.rank, given)
+        before, after = _around(x.rank, list(given))
         together = broadcast(*(index.dims for index in given.values()))
         return [(*(x.dims[d] for d in before), *together, *(x.dims[d] for d in after))]
 
-    def plan(self, ctx: Context, x: Tensor, indices: tuple[Tensor | None, ...], *, out: Tensor) -> Iterable[Dispatch]:
-        given = {dim: index for dim, index in enumerate(indices) if index is not None}
-        before, after = _around(x.rank, given)
-        strides = strides_of(x.dims)
-        together = out.dims[len(before) : out.rank - len(after)]
-        own = (*(strides[d] for d in before), *(0 for _ in together), *(strides[d] for d in after))
-        lead, rest = (0,) * len(before), (0,) * len(after)
-        picks = [
-            Pick(index, (*lead, *broadcast_strides(index.dims, together), *rest), x.dims[dim], strides[dim])
-            for dim, index in given.items()
-        ]
-        yield pick(x, own, picks, out)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield pick_dims(self.x, self._given(), out)
 
-    def reference(self, x: np.ndarray, indices: tuple[np.ndarray | None, ...]) -> np.ndarray:
-        return x[tuple(slice(None) if i is None else i for i in indices)]
+    def _given(self) -> dict[int, Tensor]:
+        """The index tensors by dim."""
+        return {dim: index for dim, index in enumerate(self.indices) if index is not None}
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: tuple[np.ndarray | None, ...]) -> np.ndarray:
+        return x[every_dim(indices)]
 
 
-def _around(rank: int, given: dict[int, Tensor]) -> tuple[list[int], list[int]]:
-    """The dims of x before and after those of the index tensors."""
-    dims = list(given)
-    others = [d for d in range(rank) if d not in given]
+def every_dim(indices: tuple[np.ndarray | None, ...]) -> tuple[np.ndarray | slice, ...]:
+    """torch's index as NumPy's: None stands for a whole dim."""
+    return tuple(slice(None) if index is None else index for index in indices)
+
+
+def pick_dims(x: Tensor, given: dict[int, Tensor], out: Tensor) -> Dispatch:
+    """x indexed by tensors along these dims; in out, theirs stand together."""
+    dims = x.dims or (1,)
+    strides = strides_of(dims)
+    before, after = _around(x.rank, list(given))
+    together = out.dims[len(before) : out.rank - len(after)]
+    own = (*(strides[d] for d in before), *(0 for _ in together), *(strides[d] for d in after))
+    lead, rest = (0,) * len(before), (0,) * len(after)
+    picks = [
+        Pick(index, (*lead, *broadcast_strides(index.dims, together), *rest), dims[dim], strides[dim])
+        for dim, index in given.items()
+    ]
+    return pick(x, own, picks, out)
+
+
+def _around(rank: int, dims: list[int]) -> tuple[list[int], list[int]]:
+    """The dims of x before and after those that are indexed."""
+    others = [d for d in range(rank) if d not in dims]
     if dims != list(range(dims[0], dims[-1] + 1)):
         return [], others
     return [d for d in others if d < dims[0]], [d for d in others if d > dims[0]]

@@ -1,22 +1,22 @@
-// out[o] = x[o's own place + sum over the index tensors of index(o) * stride].
-// One thread per output word: one element, or four bytes ($PER_WORD), so that no two threads write one word.
-// A negative index counts from the end. Indices given by the caller were checked; others are clamped.
-struct Params {
-    numel: u32,
-    first: i32,   // dims before this one are 1
-    dims: array<vec4<u32>, 2>,
-    x_strides: array<vec4<u32>, 2>,
-    picks: array<vec4<u32>, 2>,   // of up to four index tensors: the sizes of the dims they pick from, their strides
-    strides: array<array<vec4<u32>, 2>, 4>,   // each index tensor read at o
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<u32>;
-$INDICES
-@group(0) @binding($OUT) var<storage, read_write> out: array<u32>;
+// out[o] = x[o's own place + sum over the index tensors of index(o) * step].
+// One thread per output word: one element, or four bytes (BYTES), so that no two threads write one word.
+// COUNT index tensors, up to four. A negative index counts from the end; one that the caller gave was checked, others
+// are clamped.
+#const T = "u32" if BYTES else "word"
+#params numel: u32
+#params first: i32   // dims before this one are 1
+#params dims: array<vec4<u32>, 2>, x_strides: array<vec4<u32>, 2>
+#params sizes: vec4<u32>, steps: vec4<u32>   // of the dims that the index tensors pick from
+#params strides: array<vec4<u32>, ${2 * COUNT}>   // of the index tensors at o, eight each
+#read x: $T
+#for n in COUNT
+#read index$n: i32
+#end
+#write out: $T
 
 fn picked(index: i32, n: u32) -> u32 {
-    let size = i32(params.picks[0][n]);
-    return u32(clamp(select(index, index + size, index < 0), 0, size - 1)) * params.picks[1][n];
+    let size = i32(params.sizes[n]);
+    return u32(clamp(select(index, index + size, index < 0), 0, size - 1)) * params.steps[n];
 }
 
 fn source(element: u32) -> u32 {
@@ -28,26 +28,30 @@ fn source(element: u32) -> u32 {
         let index = rest % size;
         rest = rest / size;
         at += index * params.x_strides[d >> 2u][d & 3];
-        for (var n = 0; n < $COUNT; n++) {
-            places[n] += index * params.strides[n][d >> 2u][d & 3];
-        }
+        #for n in COUNT
+        places[$n] += index * params.strides[${2 * n} + (d >> 2u)][d & 3];
+        #end
     }
-    return at + $PICKED;
+    #for n in COUNT
+    at += picked(index$n[places[$n]], ${n}u);
+    #end
+    return at;
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let i = group_number(group, groups) * 64u + lane;
-    if (i * $PER_WORD >= params.numel) { return; }
+    #if BYTES
+    if (i * 4u >= params.numel) { return; }
     var word = 0u;
-    for (var n = 0u; n < $PER_WORD; n++) {
-        let at = source(i * $PER_WORD + n);
-        if ($PER_WORD == 1u) {
-            word = x[at];
-        } else {
-            word = insertBits(word, x[at >> 2u] >> ((at & 3u) * 8u), n * 8u, 8u);
-        }
+    for (var n = 0u; n < 4u; n++) {
+        let at = source(i * 4u + n);
+        word = insertBits(word, x[at >> 2u] >> ((at & 3u) * 8u), n * 8u, 8u);
     }
     out[i] = word;
+    #else
+    if (i >= params.numel) { return; }
+    store_out(i, load_x(source(i)));
+    #end
 }

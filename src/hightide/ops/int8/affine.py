@@ -7,19 +7,19 @@ whatever they are held in: torch does, and at ties the type decides the code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.int8.elements import elements
-from hightide.ops.legacy import Context, Dispatch, Op, Tensor, add, expr_of, normalize_dim, strides_of
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, normalize_dim, op, strides_of
+from hightide.ops.conv.geometry import NO_CONTEXT
+from hightide.ops.int8.elements import Box, elements
 
 Array = np.ndarray
-Arguments = tuple[Any, Any, Any, Any, Any]  # scale, zero point, block of each dim (None: all of it), low, high
+Blocks = tuple[int | None, ...]  # the length of a block in each dim, None for all of it
 
 
 def codes_of(x: Array, inverse: Any, zero: Any, low: float, high: float, *, zero_first: bool = False) -> Array:
@@ -35,143 +35,181 @@ def inverse_of(scale: float) -> float:
     return 1 / float(scale)
 
 
-@dataclass(frozen=True)
 class Affine(Op):
-    """`arguments` sorts the op's own arguments after x into (scale, zero point, block, low, high)."""
+    """Codes from `low` to `high`, or what they stand for: (code - zero) * scale."""
 
-    quantizes: bool
-    arguments: Callable[..., Arguments]
-    zero_first: bool = False  # the zero point is added before rounding
+    quantizes: ClassVar[bool]
+    zero_first: ClassVar[bool] = False  # the zero point is added before rounding
+    if TYPE_CHECKING:  # forms declare them, each in its own order
+        x: Tensor
+        scale: float | Tensor
+        zero: int | Tensor | None
+        low: float | None
+        high: float | None
 
-    def outputs(self, ctx: Context, x: Tensor, *args: Any) -> list[Dims]:
-        scale, zero, block, low, high = self.arguments(x.rank, *args)
-        if self.quantizes and (low is None or high is None):
+    def blocks(self, ctx: Context, rank: int) -> Blocks:
+        raise NotImplementedError
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x = self.x
+        if self.quantizes and (self.low is None or self.high is None):
             raise UnsupportedError("a range of codes that only the type tells: it must be given")
-        if isinstance(scale, Tensor):
-            blocks = math.prod(_blocks(x, _pinned(ctx, block)))
-            for what, tensor in (("scales", scale), ("zero points", zero)):
-                if isinstance(tensor, Tensor) and tensor.numel != blocks and not (zero is tensor and not zero.numel):
-                    raise InputError(f"{tensor.numel} {what} do not fit the {blocks} blocks of {list(x.dims)}")
+        if isinstance(self.scale, Tensor):
+            count = math.prod(n for n, _ in _cut(x.dims, x.value.dims, self.blocks(ctx, x.rank)))
+            zeros = self.zero.numel if isinstance(self.zero, Tensor) else 0
+            if self.scale.numel != count or zeros not in (0, count):
+                counts = f"{self.scale.numel} scales and {zeros} zero points"
+                raise InputError(f"{counts} do not fit the {count} blocks of {list(x.dims)}")
         return [x.dims]
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        scale, zero, block, low, high = self.arguments(x.rank, *args)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         if not out.numel:
             return
-        if isinstance(scale, Tensor):
-            box, x_strides, block_strides = _box(x, _pinned(ctx, block))
+        x, given = self.x, dict[str, Any]()
+        if isinstance(self.scale, Tensor):
+            given["scales"], box = self.scale, _box(x, _cut(x.dims, x.value.dims, self.blocks(ctx, x.rank)))
         else:
-            box, x_strides, block_strides = x.dims, strides_of(x.dims), ()
-        operands, scalars = [(x, x_strides)], {}
-        if isinstance(scale, Tensor):
-            operands.append((scale, block_strides))
-            inverse, factor = "(1.0 / b)", "b"
+            given |= {"scale": self.scale, "inverse": inverse_of(self.scale)}
+            box = Box(x.dims, strides_of(x.dims), (0,) * x.rank)
+        if isinstance(self.zero, Tensor):
+            given["zeros"] = self.zero if self.zero.numel else None
         else:
-            scalars = {"scale": float(scale), "inverse": inverse_of(scale)}
-            inverse, factor = "params.inverse", "params.scale"
-        if isinstance(zero, Tensor) and zero.numel:
-            operands.append((zero, block_strides))
-            shift = f"f32({'abc'[len(operands) - 1]})"
-        else:
-            scalars["zero"] = 0.0 if zero is None or isinstance(zero, Tensor) else float(zero)
-            shift = "params.zero"
+            given["zero"] = self.zero or 0
         if not self.quantizes:
-            expr = f"(f32(a) - {shift}) * {factor}"
+            yield elements("dequantize", x, out, box, **given)
         else:
-            scalars |= {"low": float(low), "high": float(high)}
-            values = f"rounded(a * {inverse}) + {shift}, 0.0" if self.zero_first else f"a * {inverse}, {shift}"
-            expr = f"to_code({values}, params.low, params.high)"
-        yield elements(expr, out, box, operands, scalars)
+            given |= {"low": self.low, "high": self.high}
+            yield elements("quantize", x, out, box, zero_first=self.zero_first, **given)
 
-    def reference(self, x: Array, *args: Any) -> Array:
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Array:
+        call: Any = cls.bound(dict(arguments))  # of arrays
+        x, scale, zero = call.x, call.scale, call.zero
         if not x.size:
-            return x
-        scale, zero, block, low, high = self.arguments(x.ndim, *args)
-        spread = _spread(x.shape, block)
-        scale_of = spread(scale) if isinstance(scale, np.ndarray) else scale
-        zero_of = 0 if zero is None or not np.size(zero) else spread(zero) if isinstance(zero, np.ndarray) else zero
-        if not self.quantizes:
-            return (x.astype(np.float64) - zero_of) * np.float32(scale_of).astype(np.float64)
-        exact = np.float32(1) / np.float32(scale_of) if isinstance(scale, np.ndarray) else inverse_of(scale)
-        return codes_of(x, exact, zero_of, low, high, zero_first=self.zero_first)
+            return np.asarray(x)
+        blocks = call.blocks(NO_CONTEXT, x.ndim)
+        if isinstance(zero, Array):
+            zero = _spread(zero, x.shape, blocks) if zero.size else None
+        zero = 0 if zero is None else zero
+        by_tensor = isinstance(scale, Array)
+        scale = np.float32(_spread(scale, x.shape, blocks) if by_tensor else scale)
+        if not cls.quantizes:
+            return np.asarray((x.astype(np.float64) - zero) * scale.astype(np.float64))
+        inverse = np.float32(1) / scale if by_tensor else inverse_of(call.scale)
+        return codes_of(x, inverse, zero, call.low, call.high, zero_first=cls.zero_first)
 
 
-def _pinned(ctx: Context, block: tuple[Any, ...]) -> tuple[int | None, ...]:
-    return tuple(None if b is None else ctx.pin(expr_of(b)) for b in block)
+def affine(name: str, *overloads: str) -> Callable[[type[Affine]], type[Affine]]:
+    """Register a form as two ops: `name` has a place for "quantize" or "dequantize"."""
+
+    def register(form: type[Affine]) -> type[Affine]:
+        for word, what in (("quantize", "Floats to codes"), ("dequantize", "Codes to floats")):
+            members = {"quantizes": word == "quantize", "__doc__": f"{what}, with {form.__doc__}"}
+            cls = type(word.capitalize() + form.__name__, (form,), members)
+            op(*(f"{name.format(word)}.{overload}" for overload in overloads), family="quantize")(cls)
+        return form
+
+    return register
 
 
-def _sizes(x: Tensor, block: tuple[int | None, ...]) -> list[int | None]:
-    """Each dim's block, None for all of it: a block as long as the max dim stays whole at any level."""
-    if len(block) != x.rank:
-        raise InputError(f"blocks of {list(block)} do not fit {list(x.dims)}")
-    sizes: list[int | None] = []
-    for size, most, b in zip(x.dims, x.value.dims, block, strict=True):
-        whole = b is None or (b != 1 and b in (size, most))
-        if not whole and (b is None or b < 1 or size % b):
-            raise InputError(f"{list(x.dims)} cannot be cut into blocks of {list(block)}")
-        sizes.append(None if whole else b)
-    return sizes
+@affine("quantized_decomposed.{}_per_tensor", "default", "tensor")
+class PerTensor(Affine):
+    """one scale and zero point."""
+
+    x: Tensor
+    scale: float | Tensor
+    zero: int | Tensor
+    low: int
+    high: int
+    dtype: int | None = None
+    out_dtype: int | None = None
+
+    def blocks(self, ctx: Context, rank: int) -> Blocks:
+        return (None,) * rank
 
 
-def _blocks(x: Tensor, block: tuple[int | None, ...]) -> Dims:
-    return tuple(1 if b is None else size // b for size, b in zip(x.dims, _sizes(x, block), strict=True))
+@affine("quantized_decomposed.{}_per_channel", "default")
+class PerChannel(Affine):
+    """a scale and zero point for each place along `axis`."""
+
+    x: Tensor
+    scale: Tensor
+    zero: Tensor | None
+    axis: int
+    low: int
+    high: int
+    dtype: int | None = None
+    out_dtype: int | None = None
+
+    def blocks(self, ctx: Context, rank: int) -> Blocks:
+        at = normalize_dim(self.axis, rank)
+        return tuple(1 if dim == at else None for dim in range(rank))
 
 
-def _box(x: Tensor, block: tuple[int | None, ...]) -> tuple[Dims, Dims, Dims]:
-    """x as a box, in which a dim of several blocks is two: (dims, strides of x, strides of the blocks)."""
-    box: list[tuple[int, int, int]] = []
-    steps = strides_of(_blocks(x, block))
-    for size, b, stride, step in zip(x.dims, _sizes(x, block), strides_of(x.dims), steps, strict=True):
-        if b is None:
-            box.append((size, stride, 0))
+@affine("quantized_decomposed.{}_per_token", "default")
+class PerToken(Affine):
+    """a scale and zero point for each row."""
+
+    zero_first = True
+    x: Tensor
+    scale: Tensor
+    zero: Tensor
+    low: int
+    high: int
+    dtype: int | None = None
+    out_dtype: int | None = None
+
+    def blocks(self, ctx: Context, rank: int) -> Blocks:
+        return (1,) * (rank - 1) + (None,) * min(rank, 1)
+
+
+@affine("torchao.{}_affine", "default")
+class PerBlock(Affine):
+    """a scale and zero point for each block."""
+
+    x: Tensor
+    block: tuple[Int, ...]
+    scale: Tensor
+    zero: Tensor | None
+    dtype: int | None
+    low: float | None = None
+    high: float | None = None
+    domain: str | int | None = None  # of the zero points; later torchao has the output's type here
+    out_dtype: int | None = None
+
+    def blocks(self, ctx: Context, rank: int) -> Blocks:
+        return tuple(ctx.pin(size) for size in self.block)
+
+
+def _cut(dims: Dims, most: Dims, blocks: Blocks) -> list[tuple[int, int]]:
+    """(number of blocks, their length) in each dim; a block as long as the max dim is whole at every level."""
+    if len(blocks) != len(dims):
+        raise InputError(f"blocks of {list(blocks)} do not fit {list(dims)}")
+    cut = []
+    for size, max_size, b in zip(dims, most, blocks, strict=True):
+        if b is None or (b != 1 and b in (size, max_size)):
+            cut.append((1, size))
+        elif b < 1 or size % b:
+            raise InputError(f"{list(dims)} cannot be cut into blocks of {list(blocks)}")
         else:
-            box += [(size // b, stride * b, step), (b, stride, 0)]
-    dims, x_strides, block_strides = zip(*box, strict=True) if box else ((), (), ())
-    return dims, x_strides, block_strides
+            cut.append((size // b, b))
+    return cut
 
 
-def _spread(shape: Dims, block: tuple[int | None, ...]) -> Callable[[Array], Array]:
-    """Repeats each block's parameter over its block."""
-
-    def spread(parameter: Array) -> Array:
-        sizes = [None if b is None or (b != 1 and b >= size) else b for b, size in zip(block, shape, strict=True)]
-        counts = [1 if b is None else size // b for b, size in zip(sizes, shape, strict=True)]
-        result = parameter.reshape(counts)
-        for dim, (b, size) in enumerate(zip(sizes, shape, strict=True)):
-            result = np.repeat(result, size if b is None else b, axis=dim)
-        return result
-
-    return spread
+def _box(x: Tensor, cut: list[tuple[int, int]]) -> Box:
+    """x as a box of blocks and their elements; the other operands are the blocks' parameters."""
+    box: list[tuple[int, int, int]] = []
+    steps = strides_of(tuple(count for count, _ in cut))
+    for (count, length), stride, step in zip(cut, strides_of(x.dims), steps, strict=True):
+        box += [(count, stride * length, step), (length, stride, 0)]
+    return Box(*zip(*box, strict=True)) if box else Box((), (), ())
 
 
-def _per_tensor(rank: int, scale: Any, zero: Any, low: Any, high: Any, *_: Any) -> Arguments:
-    return scale, zero, (None,) * rank, low, high
-
-
-def _per_channel(rank: int, scale: Any, zero: Any, axis: int, low: Any, high: Any, *_: Any) -> Arguments:
-    at = normalize_dim(axis, rank)
-    return scale, zero, tuple(1 if dim == at else None for dim in range(rank)), low, high
-
-
-def _per_token(rank: int, scale: Any, zero: Any, low: Any, high: Any, *_: Any) -> Arguments:
-    return scale, zero, (1,) * (rank - 1) + (None,) * min(rank, 1), low, high
-
-
-def _per_block(
-    rank: int, block: Any, scale: Any, zero: Any, dtype: Any, low: Any = None, high: Any = None, *_: Any
-) -> Arguments:
-    return scale, zero, tuple(block), low, high
-
-
-FORMS: dict[str, Callable[..., Arguments]] = {
-    "per_tensor.default": _per_tensor,
-    "per_tensor.tensor": _per_tensor,
-    "per_channel.default": _per_channel,
-    "per_token.default": _per_token,
-}
-for _form, _arguments in FORMS.items():
-    _zero_first = _arguments is _per_token
-    add(Affine(True, _arguments, _zero_first), f"quantized_decomposed.quantize_{_form}")
-    add(Affine(False, _arguments), f"quantized_decomposed.dequantize_{_form}")
-add(Affine(True, _per_block), "torchao.quantize_affine.default")
-add(Affine(False, _per_block), "torchao.dequantize_affine.default")
+def _spread(parameter: Array, shape: Dims, blocks: Blocks) -> Array:
+    """Each block's parameter, repeated over its block."""
+    most = tuple(max(size, b or 0) for size, b in zip(shape, blocks, strict=True))
+    cut = _cut(shape, most, blocks)
+    result = parameter.reshape([count for count, _ in cut])
+    for dim, (_, length) in enumerate(cut):
+        result = np.repeat(result, length, axis=dim)
+    return result

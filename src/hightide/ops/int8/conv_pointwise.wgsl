@@ -1,14 +1,10 @@
 // 1x1 convolution of 8-bit codes: out[n, o, p] = code of sum_c (x[n, c, p] - zero) * weight[o, c].
 // One thread computes 4 channels x 4 pixels (a word of each); a step takes 4 input channels.
 // Assumes that pixels and input channels are multiples of 4.
-struct Params {
-    none: u32, x_zero: i32, x_scale: f32, inverse: f32, out_zero: f32,
-    tiles: u32, channels: u32, channel_tiles: u32, words: u32, steps: u32, row_words: u32,  // words: of a plane
-}
-@group(0) @binding(0) var<uniform> params: Params;
-$BINDINGS
-
-$TAIL
+#params tiles: u32, channels: u32, channel_tiles: u32, words: u32, steps: u32, row_words: u32   // words: of a plane
+#read x: u32, weight: u32
+#include "int8/requantize.wgsl"
+#write out: u32
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

@@ -1,28 +1,14 @@
 // conv.wgsl for planes of whole words: out[n, o, y, x] = code of sum over taps and channels of (x - zero) * weight.
-// One thread computes $TILE channels x 4 pixels (a word of each), so that channels share what they read of the input.
+// One thread computes TILE channels x 4 pixels (a word of each), so that channels share what they read of the input.
 // Assumes that pixels of the output are a multiple of 4, and that a tile's channels are of one group.
-struct Params {
-    tiles: u32, none: u32, x_zero: i32, x_scale: f32, inverse: f32, out_zero: f32,
-    channels: u32, channel_tiles: u32, words: u32, width: u32,   // of the output; words: of a plane
-    x_channels: u32, x_height: i32, x_width: i32,
-    group_x: u32, group_out: u32, scale_count: u32,    // channels of a group; how many scales there are
-    weight_o: u32, weight_tap: u32,                    // strides of weights; channels of a group are neighbours
-    kernel_y: i32, kernel_x: i32, stride_y: i32, stride_x: i32,
-    padding_y: i32, padding_x: i32, dilation_y: i32, dilation_x: i32,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-$BINDINGS
+#params tiles: u32, channels: u32, channel_tiles: u32, words: u32, width: u32   // of the output; words: of a plane
+#include "int8/taps.wgsl"
+#include "int8/requantize.wgsl"
+#read weight: u32
+#write out: u32
 
 const TILE = ${TILE}u;
-$TAIL
 
-// Where tap `k` of output `o` lies in the input, and -1 where it lies beyond it.
-fn source(o: vec4<i32>, k: i32, stride: i32, padding: i32, dilation: i32, size: i32) -> vec4<i32> {
-    $SOURCE
-}
-fn x_at(i: u32) -> i32 {
-    return extractBits(bitcast<i32>(x[i / 4u]), i % 4u * 8u, 8u);
-}
 fn four_weights(i: u32) -> vec4<i32> {
     let shift = i % 4u * 8u;
     if (shift == 0u) { return unpack4xI8(weight[i / 4u]); }
@@ -40,17 +26,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let pixel = vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
     let column = vec4<i32>(pixel % params.width);
     let row = vec4<i32>(pixel / params.width);
-    let plane = u32(params.x_height * params.x_width);
+    let plane = u32(params.x_size.x * params.x_size.y);
     let first = (batch * params.x_channels + channel / params.group_out * params.group_x) * plane;
     var total = array<vec4<i32>, TILE>();
-    for (var ky = 0; ky < params.kernel_y; ky++) {
-        let y = source(row, ky, params.stride_y, params.padding_y, params.dilation_y, params.x_height);
-        for (var kx = 0; kx < params.kernel_x; kx++) {
-            let x = source(column, kx, params.stride_x, params.padding_x, params.dilation_x, params.x_width);
+    for (var ky = 0; ky < params.window.x; ky++) {
+        let y = row_source(row, ky);
+        for (var kx = 0; kx < params.window.y; kx++) {
+            let x = column_source(column, kx);
             let inside = (y >= vec4<i32>(0)) & (x >= vec4<i32>(0));
             if (!any(inside)) { continue; }
-            var at = first + select(vec4<u32>(0u), vec4<u32>(y * params.x_width + x), inside);
-            let tap = u32(ky * params.kernel_x + kx) * params.weight_tap;
+            var at = first + select(vec4<u32>(0u), vec4<u32>(y * params.x_size.y + x), inside);
+            let tap = u32(ky * params.window.y + kx) * params.weight_tap;
             for (var c = 0u; c < params.group_x; c += 4u) {
                 var w: array<vec4<i32>, TILE>;
                 for (var o = 0u; o < TILE; o++) {

@@ -1,15 +1,19 @@
 // Per row of x, with 0 in its range: scale = (most - least) / (high - low), at least eps, and its zero point.
 // One workgroup per row; each lane goes over all lanes' bounds itself: one barrier.
-struct Params { rows: u32, width: u32, low: f32, high: f32, eps: f32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> scales: array<f32>;
-@group(0) @binding(4) var<storage, read_write> zeros: array<i32>;
+// EITHER: the zero point comes from the end of the range whose error is the smaller, else from the least value.
+#params rows: u32, width: u32, low: f32, high: f32, eps: f32
+#read x: f32
+#write scales: f32, zeros: i32
 
 var<workgroup> bounds: array<vec2<f32>, 64>;
 
 fn zero_of(least: f32, most: f32) -> f32 {   // of bounds in units of the scale
-    $ZERO
+    #if EITHER
+    let from_least = (params.low + least) + (params.high + most) > 0.0;
+    return round(clamp(select(params.high - most, params.low - least, from_least), params.low, params.high));
+    #else
+    return clamp(params.low - round(least), params.low, params.high);
+    #end
 }
 
 @compute @workgroup_size(64)
@@ -20,8 +24,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var most = 0.0;
     if (row < params.rows) {
         for (var i = lane; i < params.width; i += 64u) {
-            least = min(least, x[row * params.width + i]);
-            most = max(most, x[row * params.width + i]);
+            least = min(least, load_x(row * params.width + i));
+            most = max(most, load_x(row * params.width + i));
         }
     }
     bounds[lane] = vec2<f32>(least, most);
@@ -32,6 +36,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         most = max(most, bounds[i].y);
     }
     let scale = max((most - least) / (params.high - params.low), params.eps);
-    scales[row] = scale;
+    store_scales(row, scale);
     zeros[row] = i32(zero_of(least / scale, most / scale));
 }

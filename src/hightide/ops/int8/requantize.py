@@ -1,36 +1,78 @@
-"""How a product of codes ends: an exact 32-bit sum becomes a float, or a code of the output.
-
-The WGSL here is the tail of the linear and convolution kernels; it reads `params.x_scale`, `.inverse`,
-`.out_zero` and `.none`, and the buffers `scales` and `bias`.
-"""
+"""How a product of codes ends: an exact 32-bit sum becomes a float, or a code of the output."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
+from hightide.ops.contract import Op, Tensor
 from hightide.ops.int8.affine import codes_of, inverse_of
-from hightide.ops.legacy import Tensor
 
-# `none` is always zero, which the compiler cannot know: the product is rounded before the bias is added.
-_VALUE = """
-fn value_of(total: i32, channel: u32, scale: u32) -> f32 {
-    var value = bitcast<f32>(bitcast<u32>(f32(total) * (params.x_scale * scales[scale])) ^ params.none);
-    $add_bias
-    return value;
-}"""
-_CODE = """
-fn code_of(total: i32, channel: u32, scale: u32) -> i32 {
-    let value = $activation;
-    return i32(clamp(round(value * params.inverse) + params.out_zero, -128.0, 127.0));
-}"""
-ACTIVATIONS = {"none": "value_of(total, channel, scale)", "relu": "max(value_of(total, channel, scale), 0.0)"}
+ACTIVATIONS = ("none", "relu")
 
 
-def tail(bias: Tensor | None, activation: str | None) -> str:
-    """WGSL of `value_of`, and of `code_of` where the output is codes (`activation` given)."""
-    value = _VALUE.replace("$add_bias", "" if bias is None else "value += bias[channel];")
-    return value if activation is None else value + _CODE.replace("$activation", ACTIVATIONS[activation])
+@dataclass(frozen=True)
+class Ending:
+    """What becomes of sums of codes x and weights with a scale per channel; tensors are arrays in references."""
+
+    x_scale: float
+    x_zero: int
+    scales: Any
+    bias: Any
+    activation: str | None = None  # None: the output is floats
+    out_scale: float = 1.0
+    out_zero: int = 0
+
+    @property
+    def constants(self) -> dict[str, bool]:
+        """Of requantize.wgsl."""
+        codes, relu = self.activation is not None, self.activation == "relu"
+        return {"BIAS": self.bias is not None, "TO_CODES": codes, "RELU": relu}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What requantize.wgsl takes."""
+        return {
+            "scales": self.scales,
+            "bias": self.bias,
+            "none": 0,
+            "x_zero": self.x_zero,
+            "x_scale": self.x_scale,
+            "inverse": inverse_of(self.out_scale),
+            "out_zero": self.out_zero,
+        }
+
+    def codes(self, total: np.ndarray) -> np.ndarray:
+        """Exact sums as codes, in float32 as on the GPU; `scales` and `bias` broadcast."""
+        value = total.astype(np.float32) * (np.float32(self.x_scale) * self.scales.astype(np.float32))
+        if self.bias is not None:
+            value = value + self.bias.astype(np.float32)
+        value = np.maximum(value, 0) if self.activation == "relu" else value
+        return codes_of(value, inverse_of(self.out_scale), self.out_zero, -128, 127)
+
+
+class ToCodes(Op):
+    """Base of products of codes whose output is codes; `sums` are those of the weight's rows."""
+
+    x: Tensor
+    scale: float
+    zero: int
+    weight: Tensor
+    sums: Tensor
+    scales: Tensor
+    out_scale: float
+    out_zero: int
+    bias: Tensor | None
+    if TYPE_CHECKING:  # the last argument
+        activation: str
+
+    @property
+    def ending(self) -> Ending:
+        numbers = (self.activation, self.out_scale, self.out_zero)
+        return Ending(self.scale, self.zero, self.scales, self.bias, *numbers)
 
 
 def check_activation(activation: str) -> None:
@@ -49,22 +91,3 @@ def check_columns(n: int, scales: Tensor, *others: Tensor | None) -> None:
     for tensor in (scales, *others):
         if tensor is not None and (tensor.rank != 1 or tensor.numel < n):
             raise InputError(f"parameters of {list(tensor.dims)} do not cover {n} channels")
-
-
-def values(total: np.ndarray, x_scale: float, scales: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """Exact sums as floats, in float32 as on the GPU; `scales` and `bias` broadcast."""
-    value = total.astype(np.float32) * (np.float32(x_scale) * scales.astype(np.float32))
-    return value if bias is None else value + bias.astype(np.float32)
-
-
-def requantized(
-    total: np.ndarray,
-    x_scale: float,
-    scales: np.ndarray,
-    bias: np.ndarray | None,
-    out_scale: float,
-    out_zero: int,
-    activation: str,
-) -> np.ndarray:
-    value = values(total, x_scale, scales, bias)
-    return codes_of(np.maximum(value, 0) if activation == "relu" else value, inverse_of(out_scale), out_zero, -128, 127)

@@ -11,14 +11,15 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.blocks.dispatch import block_linear
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import SUMMED, Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import product_flops
 from hightide.ops.linear.epilogue import Epilogue, Product, finished, store_apart
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 
-@op("et_vk.linear_q4gsw.default", "hightide.linear_q4.default", family="linear", tolerance=SUMMED)
+@op("et_vk.linear_q4gsw.default", "hightide.linear_q4.default", family="linear")
 class LinearQ4(Op):
     """x @ dequantised(weight).T + bias, with an epilogue.
 
@@ -37,6 +38,9 @@ class LinearQ4(Op):
     def outputs(self, ctx: Context) -> list[Dims]:
         product = Q4Weight(self.weight, self.scales, self.group).product_dims(self.x)
         return Epilogue(self.bias, self.residual, self.activation).check(product, padded=True)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, (self.weight,), dispatch)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, epilogue = self.x, Epilogue(self.bias, self.residual, self.activation)
@@ -63,7 +67,7 @@ def parts_of(weight: Weight) -> tuple[Tensor, ...]:
     return weight if isinstance(weight, tuple) else (weight,)
 
 
-@op("aten.linear.default", "hightide.linear.default", family="linear", tolerance=SUMMED)
+@op("aten.linear.default", "hightide.linear.default", family="linear")
 class AtenLinear(Op):
     """x @ weight.T + bias, with weight [N, K] in float or in GGUF blocks, with an epilogue."""
 
@@ -79,6 +83,9 @@ class AtenLinear(Op):
             raise InputError(f"{list(x.dims)} does not fit a weight of {list(parts[0].dims)}")
         product = (*x.dims[:-1], sum(part.dims[0] for part in parts))
         return Epilogue(self.bias, self.residual, self.activation).check(product)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, parts_of(self.weight), dispatch)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         if not out.numel:

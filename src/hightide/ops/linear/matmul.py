@@ -8,12 +8,13 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import SUMMED, Context, Dispatch, Op, Scratch, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Op, Scratch, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import distinct
 from hightide.ops.elementwise.elementwise import broadcast
 from hightide.ops.movement.movement import broadcast_strides
 
 
-@op("aten.mm.default", "aten.bmm.default", family="matmul", tolerance=SUMMED)
+@op("aten.mm.default", "aten.bmm.default", family="matmul")
 class MatMul(Op):
     """Matrices [M, K] @ [K, N], or batches of them."""
 
@@ -30,12 +31,15 @@ class MatMul(Op):
         batches, m, k = (1, *self.x.dims)[-3:]
         yield matmul(self.x, self.y, out, (batches, m, k, self.y.width))
 
+    def flops(self, dispatch: Dispatch) -> float:
+        return matmul_flops(self.x, dispatch)
+
     @staticmethod
     def reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return x @ y
 
 
-@op("aten.addmm.default", family="matmul", tolerance=SUMMED)
+@op("aten.addmm.default", family="matmul")
 class AddMm(Op):
     """beta * bias + alpha * (x @ y); the bias broadcasts."""
 
@@ -58,9 +62,16 @@ class AddMm(Op):
         sizes = (1, *self.x.dims, self.y.width)
         yield matmul(self.x, self.y, out, sizes, bias=self.bias, beta=self.beta, alpha=self.alpha)
 
+    def flops(self, dispatch: Dispatch) -> float:
+        return matmul_flops(self.x, dispatch)
+
     @staticmethod
     def reference(bias: np.ndarray, x: np.ndarray, y: np.ndarray, beta: float, alpha: float) -> np.ndarray:
         return beta * bias + alpha * (x @ y)
+
+
+def matmul_flops(x: Tensor, dispatch: Dispatch) -> int:
+    return 2 * x.width * sum(out.numel for out in distinct(dispatch.writes))
 
 
 def matmul(

@@ -3,139 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.graph.symbols import Sym
+from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
-from hightide.ops.legacy import (
-    GPU_TYPE,
-    Context,
-    Dispatch,
-    LiveInt,
-    Op,
-    Tensor,
-    expr_of,
-    normalize_dim,
-    op,
-    strides_of,
-)
-from hightide.ops.movement.strided import broadcast_strides, move, place
+from hightide.ops.contract import Context, Dispatch, Int, MovingOp, Tensor, expr_of, normalize_dim, op, strides_of
+from hightide.ops.cost import distinct
+from hightide.ops.movement.strided import broadcast_strides, move, moved_kind, place
+
+PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
 
-@op("aten.permute_copy.default", "aten.permute.default")
-class Permute(Op):
+@op(*PERMUTES, family="movement")
+class Permute(MovingOp):
     """Dims in another order."""
 
-    def outputs(self, ctx: Context, x: Tensor, order: tuple[int, ...]) -> list[Dims]:
-        if sorted(d % max(x.rank, 1) for d in order) != list(range(x.rank)):
-            raise InputError(f"{list(order)} does not order the dims of rank {x.rank}")
-        return [tuple(x.dims[d] for d in order)]
+    x: Tensor
+    order: tuple[int, ...] | None = None  # for `t`: reversed
 
-    def plan(self, ctx: Context, x: Tensor, order: tuple[int, ...], *, out: Tensor) -> Iterable[Dispatch]:
-        strides = strides_of(x.dims)
-        yield move(x, out, out.dims, tuple(strides[d] for d in order), strides_of(out.dims))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        rank, order = self.x.rank, self._order()
+        if sorted(d % max(rank, 1) for d in order) != list(range(rank)):
+            raise InputError(f"{list(order)} does not order the dims of rank {rank}")
+        return [tuple(self.x.dims[d] for d in order)]
 
-    def reference(self, x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        strides = strides_of(self.x.dims)
+        yield move(self.x, out, out.dims, tuple(strides[d] for d in self._order()), strides_of(out.dims))
+
+    def _order(self) -> tuple[int, ...]:
+        return tuple(reversed(range(self.x.rank))) if self.order is None else self.order
+
+    @staticmethod
+    def reference(x: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
         return np.transpose(x, order)
 
 
-@op("aten.t_copy.default", "aten.t.default")
-class Transpose(Permute):
-    """A matrix transposed; vectors stay."""
-
-    def outputs(self, ctx: Context, x: Tensor, *_: Any) -> list[Dims]:
-        return [x.dims[::-1]]
-
-    def plan(self, ctx: Context, x: Tensor, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        return super().plan(ctx, x, tuple(range(x.rank))[::-1], out=out)
-
-    def reference(self, x: np.ndarray, *_: Any) -> np.ndarray:
-        return x.T
-
-
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor")
-class Slice(Op):
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement")
+class Slice(MovingOp):
     """x[start:end:step] along `dim`; the bounds may be SymInts.
 
     A start that changes at every step (the position) stays out of the level: the kernel reads it.
     Literal bounds clamp as in Python; a live one outside the dim is an error.
     """
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, start: Any, end: Any, step: Any = 1) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
-        size = x.dims[dim]
-        first, last = _bounds(start, end, size)
-        step = ctx.pin(expr_of(step))
+    x: Tensor
+    dim: int = 0
+    start: Int = 0
+    end: Int = 2**63 - 1
+    step: Int = 1
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        size, step = x.dims[dim], ctx.pin(self.step)
         if step < 1:
             raise InputError(f"a slice with step {step}")
-        length = max(0, ctx.pin(last - first))
+        first = _clamped(self.start, size)
+        length = max(0, ctx.pin(_clamped(self.end, size) - first))
         if isinstance(first, Sym):
             asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
             ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
         return [(*x.dims[:dim], -(-length // step), *x.dims[dim + 1 :])]
 
-    def plan(self, ctx: Context, x: Tensor, dim: int, start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Any:
-        dim = normalize_dim(dim, x.rank)
-        first, _ = _bounds(start, end, x.dims[dim])
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        first, step = _clamped(self.start, x.dims[dim]), ctx.pin(self.step)
         strides = strides_of(x.dims)
-        stepped = tuple(s * ctx.pin(expr_of(step)) if n == dim else s for n, s in enumerate(strides))
-        live = start if isinstance(first, Sym) else first  # a literal start was resolved and clamped
-        yield move(x, out, out.dims, stepped, strides_of(out.dims), live_start=(live, strides[dim]))
+        stepped = tuple(s * step if n == dim else s for n, s in enumerate(strides))
+        start = self.start if isinstance(first, Sym) else first
+        yield move(x, out, out.dims, stepped, strides_of(out.dims), live_start=(start, strides[dim]))
 
-    def reference(self, x: np.ndarray, dim: int, start: int | None, end: int | None, step: int = 1) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
         return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
 
 
-def _bounds(start: int | LiveInt | None, end: int | LiveInt | None, size: int) -> tuple[Any, Any]:
-    """(start, end) resolved against the live size: negative ones count from the end, known ones clamp."""
-
-    def resolve(bound: int | LiveInt | None, default: int) -> Any:
-        value = default if bound is None else expr_of(bound)
-        if isinstance(value, Sym):
-            return value
-        return min(max(value + size if value < 0 else value, 0), size)
-
-    return resolve(start, 0), resolve(end, size)
+def _clamped(bound: Int, size: int) -> SymExpr:
+    """A slice's bound in a dim of `size`: a negative one counts from the end; a live one stays as it is."""
+    value = expr_of(bound)
+    if isinstance(value, Sym):
+        return value
+    return min(max(value + size if value < 0 else value, 0), size)
 
 
-@op("aten.select_copy.int", "aten.select.int")
-class Select(Op):
+@op("aten.select_copy.int", "aten.select.int", family="movement")
+class Select(MovingOp):
     """x[index] along `dim`, which goes away; a negative index counts from the live end."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, index: int | LiveInt) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
-        size = x.dims[dim]
-        at = expr_of(index)
+    x: Tensor
+    dim: int
+    index: Int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        size, at = x.dims[dim], expr_of(self.index)
         low = 0 if isinstance(at, Sym) else -size
         ctx.require(at, low, size - 1, f"index {{value}} is outside dim {dim} of {size}")
         return [(*x.dims[:dim], *x.dims[dim + 1 :])]
 
-    def plan(self, ctx: Context, x: Tensor, dim: int, index: int | LiveInt, *, out: Tensor) -> Iterable[Dispatch]:
-        dim = normalize_dim(dim, x.rank)
-        strides = strides_of(x.dims)
-        at = expr_of(index)
-        live = index if isinstance(at, Sym) else at % x.dims[dim]
-        kept = (*strides[:dim], *strides[dim + 1 :])
-        yield move(x, out, out.dims, kept, strides_of(out.dims), live_start=(live, strides[dim]))
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        strides, at = strides_of(x.dims), expr_of(self.index)
+        start = self.index if isinstance(at, Sym) else at % x.dims[dim]
+        others = (*strides[:dim], *strides[dim + 1 :])
+        yield move(x, out, out.dims, others, strides_of(out.dims), live_start=(start, strides[dim]))
 
-    def reference(self, x: np.ndarray, dim: int, index: int) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: int) -> np.ndarray:
         return np.take(x, index, axis=dim)
 
 
-@op("aten.expand_copy.default", "aten.expand.default")
-class Expand(Op):
+@op("aten.expand_copy.default", "aten.expand.default", family="movement")
+class Expand(MovingOp):
     """Dims of 1 repeated without limit; -1 keeps a dim."""
 
-    def outputs(self, ctx: Context, x: Tensor, sizes: tuple[int | LiveInt, ...], *_: Any) -> list[Dims]:
-        return [expanded(x.dims, tuple(ctx.pin(expr_of(s)) for s in sizes))]
+    x: Tensor
+    sizes: tuple[Int, ...]
+    implicit: bool = False  # of interest to torch's own passes
 
-    def plan(self, ctx: Context, x: Tensor, sizes: Any, *_: Any, out: Tensor) -> Iterable[Dispatch]:
-        yield move(x, out, out.dims, broadcast_strides(x.dims, out.dims), strides_of(out.dims))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [expanded(self.x.dims, tuple(ctx.pin(s) for s in self.sizes))]
 
-    def reference(self, x: np.ndarray, sizes: tuple[int, ...], *_: Any) -> np.ndarray:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield move(self.x, out, out.dims, broadcast_strides(self.x.dims, out.dims), strides_of(out.dims))
+
+    @staticmethod
+    def reference(x: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(x, expanded(x.shape, sizes))
 
 
@@ -148,41 +143,48 @@ def expanded(dims: Dims, sizes: Dims) -> Dims:
     return result
 
 
-@op("aten.repeat.default")
-class Repeat(Op):
+@op("aten.repeat.default", family="movement")
+class Repeat(MovingOp):
     """Whole copies side by side along each dim."""
 
-    def outputs(self, ctx: Context, x: Tensor, repeats: tuple[int | LiveInt, ...]) -> list[Dims]:
-        times = tuple(ctx.pin(expr_of(r)) for r in repeats)
-        if len(times) < x.rank or min(times, default=0) < 0:
-            raise InputError(f"{list(x.dims)} cannot be repeated {list(times)} times")
-        full = (1,) * (len(times) - x.rank) + x.dims
+    x: Tensor
+    repeats: tuple[Int, ...]
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        times = tuple(ctx.pin(r) for r in self.repeats)
+        if len(times) < self.x.rank or min(times, default=0) < 0:
+            raise InputError(f"{list(self.x.dims)} cannot be repeated {list(times)} times")
+        full = (1,) * (len(times) - self.x.rank) + self.x.dims
         return [tuple(d * t for d, t in zip(full, times, strict=True))]
 
-    def plan(self, ctx: Context, x: Tensor, repeats: Any, *, out: Tensor) -> Iterable[Dispatch]:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         if not out.numel:
             return
-        full = (1,) * (out.rank - x.rank) + x.dims
+        full = (1,) * (out.rank - self.x.rank) + self.x.dims
         inner, to = strides_of(full), strides_of(out.dims)
         box, src, dst = [], [], []
         for n, (d, o) in enumerate(zip(full, out.dims, strict=True)):
             box += [o // d, d]
             src += [0, inner[n]]
             dst += [d * to[n], to[n]]
-        yield move(x, out, tuple(box), tuple(src), tuple(dst))
+        yield move(self.x, out, tuple(box), tuple(src), tuple(dst))
 
-    def reference(self, x: np.ndarray, repeats: tuple[int, ...]) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, repeats: tuple[int, ...]) -> np.ndarray:
         return np.tile(x, repeats)
 
 
-@op("aten.cat.default")
-class Cat(Op):
+@op("aten.cat.default", family="movement")
+class Cat(MovingOp):
     """Tensors one after the other along `dim`."""
 
-    def outputs(self, ctx: Context, tensors: tuple[Tensor, ...], dim: int = 0) -> list[Dims]:
-        parts = _parts(tensors)
+    tensors: tuple[Tensor, ...]
+    dim: int = 0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        parts = self._parts()
         first = parts[0].dims
-        dim = normalize_dim(dim, len(first))
+        dim = normalize_dim(self.dim, len(first))
         for part in parts[1:]:
             if part.rank != len(first) or any(
                 d != f for n, (d, f) in enumerate(zip(part.dims, first, strict=True)) if n != dim
@@ -190,87 +192,103 @@ class Cat(Op):
                 raise InputError(f"{list(first)} and {list(part.dims)} cannot be joined along dim {dim}")
         return [(*first[:dim], sum(part.dims[dim] for part in parts), *first[dim + 1 :])]
 
-    def plan(self, ctx: Context, tensors: tuple[Tensor, ...], dim: int = 0, *, out: Tensor) -> Iterable[Dispatch]:
-        dim = normalize_dim(dim, out.rank)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        dim = normalize_dim(self.dim, out.rank)
         to = strides_of(out.dims)
         at = 0
-        for part in _parts(tensors):
-            if GPU_TYPE.get(out.dtype) == "u8":  # parts may share words: one after the other fills in its bytes
-                if part.numel:
-                    yield place(part, out, tuple(at if n == dim else 0 for n in range(out.rank)), None)
-            else:
+        for part in self._parts():
+            if moved_kind(part, out) != "u8":
                 yield move(part, out, part.dims, strides_of(part.dims), to, dst_start=at * to[dim])
+            elif part.numel:  # parts may share words: one after the other fills in its bytes
+                yield place(part, out, tuple(at if n == dim else 0 for n in range(out.rank)), None)
             at += part.dims[dim]
 
-    def reference(self, tensors: tuple[np.ndarray, ...], dim: int = 0) -> np.ndarray:
+    def _parts(self) -> list[Tensor]:
+        """torch lets an empty vector stand beside tensors of any rank."""
+        return [t for t in self.tensors if t.dims != (0,)] or list(self.tensors[:1])
+
+    def bytes_written(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        """A dispatch places one part."""
+        return min(tensor.nbytes, sum(part.nbytes for part in distinct(dispatch.reads)))
+
+    @staticmethod
+    def reference(tensors: tuple[np.ndarray, ...], dim: int) -> np.ndarray:
         return np.concatenate([t for t in tensors if t.shape != (0,)] or list(tensors[:1]), axis=dim)
 
 
-def _parts(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """torch lets an empty vector stand beside tensors of any rank."""
-    return [t for t in tensors if t.dims != (0,)] or list(tensors[:1])
-
-
-@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
-class SplitWithSizes(Op):
+@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", family="movement")
+class SplitWithSizes(MovingOp):
     """Consecutive pieces of the given sizes along `dim`."""
 
-    def outputs(self, ctx: Context, x: Tensor, sizes: tuple[int | LiveInt, ...], dim: int = 0) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
-        pieces = [ctx.pin(expr_of(size)) for size in sizes]
+    x: Tensor
+    sizes: tuple[Int, ...]
+    dim: int = 0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        pieces = [ctx.pin(size) for size in self.sizes]
         if sum(pieces) != x.dims[dim] or min(pieces, default=0) < 0:
             raise InputError(f"pieces of {pieces} do not make up dim {dim} of {x.dims[dim]}")
         return [(*x.dims[:dim], piece, *x.dims[dim + 1 :]) for piece in pieces]
 
-    def plan(self, ctx: Context, x: Tensor, sizes: Any, dim: int = 0, *, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
-        dim = normalize_dim(dim, x.rank)
+    def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
         strides = strides_of(x.dims)
         at = 0
         for piece in out:
             yield move(x, piece, piece.dims, strides, strides_of(piece.dims), src_start=at * strides[dim])
             at += piece.dims[dim]
 
-    def reference(self, x: np.ndarray, sizes: tuple[int, ...], dim: int = 0) -> tuple[np.ndarray, ...]:
+    @staticmethod
+    def reference(x: np.ndarray, sizes: tuple[int, ...], dim: int) -> tuple[np.ndarray, ...]:
         ends = np.cumsum(sizes)[:-1].tolist()
         return tuple(np.split(x, ends, axis=dim))
 
 
-@op("aten.flip.default")
-class Flip(Op):
+@op("aten.flip.default", family="movement")
+class Flip(MovingOp):
     """The order reversed along some dims."""
 
-    def outputs(self, ctx: Context, x: Tensor, dims: tuple[int, ...]) -> list[Dims]:
-        return [x.dims]
+    x: Tensor
+    dims: tuple[int, ...]
 
-    def plan(self, ctx: Context, x: Tensor, dims: tuple[int, ...], *, out: Tensor) -> Iterable[Dispatch]:
-        flipped = {normalize_dim(d, x.rank) for d in dims}
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x = self.x
+        flipped = {normalize_dim(d, x.rank) for d in self.dims}
         strides = strides_of(x.dims)
         start = sum((x.dims[d] - 1) * strides[d] for d in flipped)
         signed = tuple(-s if n in flipped else s for n, s in enumerate(strides))
         yield move(x, out, x.dims, signed, strides, src_start=start)
 
-    def reference(self, x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
         return np.flip(x, dims)
 
 
-@op("aten.constant_pad_nd.default")
-class Pad(Op):
+@op("aten.constant_pad_nd.default", family="movement")
+class Pad(MovingOp):
     """A constant around x: (before, after) of the last dim, then of the one before it. Negative ones cut."""
 
-    def outputs(self, ctx: Context, x: Tensor, pads: tuple[int | LiveInt, ...], value: float = 0) -> list[Dims]:
-        sizes = _pads(tuple(ctx.pin(expr_of(p)) for p in pads), x.rank)
-        dims = tuple(d + before + after for d, (before, after) in zip(x.dims, sizes, strict=True))
+    x: Tensor
+    pads: tuple[Int, ...]
+    value: int | float = 0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        sizes = _pads(tuple(ctx.pin(p) for p in self.pads), self.x.rank)
+        dims = tuple(d + before + after for d, (before, after) in zip(self.x.dims, sizes, strict=True))
         if min(dims, default=0) < 0:
-            raise InputError(f"padding {list(x.dims)} with {sizes} leaves less than nothing")
+            raise InputError(f"padding {list(self.x.dims)} with {sizes} leaves less than nothing")
         return [dims]
 
-    def plan(
-        self, ctx: Context, x: Tensor, pads: tuple[int | LiveInt, ...], value: float = 0, *, out: Tensor
-    ) -> Iterable[Dispatch]:
-        sizes = _pads(tuple(ctx.pin(expr_of(p)) for p in pads), x.rank)
-        yield place(x, out, tuple(before for before, _ in sizes), value or 0)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        sizes = _pads(tuple(ctx.pin(p) for p in self.pads), self.x.rank)
+        yield place(self.x, out, tuple(before for before, _ in sizes), self.value)
 
-    def reference(self, x: np.ndarray, pads: tuple[int, ...], value: float = 0) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, pads: tuple[int, ...], value: float) -> np.ndarray:
         sizes = _pads(pads, x.ndim)
         kept = tuple(slice(max(-b, 0), d - max(-a, 0)) for (b, a), d in zip(sizes, x.shape, strict=True))
         around = [(max(b, 0), max(a, 0)) for b, a in sizes]
@@ -285,26 +303,32 @@ def _pads(pads: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
     return [(0, 0)] * (rank - len(given)) + given
 
 
-@op("aten.unfold_copy.default", "aten.unfold.default")
-class Unfold(Op):
+@op("aten.unfold_copy.default", "aten.unfold.default", family="movement")
+class Unfold(MovingOp):
     """Windows of `size` elements, `step` apart, along `dim`; the elements of a window are a new last dim."""
 
-    def outputs(self, ctx: Context, x: Tensor, dim: int, size: Any, step: Any) -> list[Dims]:
-        dim = normalize_dim(dim, x.rank)
+    x: Tensor
+    dim: int
+    size: Int
+    step: Int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
         length = x.dims[dim] if x.rank else 1
-        size, step = ctx.pin(expr_of(size)), ctx.pin(expr_of(step))
+        size, step = ctx.pin(self.size), ctx.pin(self.step)
         if not 0 <= size <= length or step < 1:
             raise InputError(f"windows of {size}, {step} apart, of a dim of {length}")
         windows = ((length - size) // step + 1,) if x.rank else ()
         return [(*x.dims[:dim], *windows, *x.dims[dim + 1 :], size)]
 
-    def plan(self, ctx: Context, x: Tensor, dim: int, size: Any, step: Any, *, out: Tensor) -> Iterable[Dispatch]:
-        strides, dim = strides_of(x.dims), normalize_dim(dim, x.rank)
-        apart = ctx.pin(expr_of(step))
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        strides, apart = strides_of(x.dims), ctx.pin(self.step)
         source = (*(s * apart if n == dim else s for n, s in enumerate(strides)), strides[dim] if x.rank else 0)
         yield move(x, out, out.dims, source, strides_of(out.dims))
 
-    def reference(self, x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
         if not x.ndim:
             return x.reshape(1)[:size]
         starts = range(0, x.shape[dim] - size + 1, step)

@@ -6,23 +6,15 @@ Where a box is only part of a tensor of bytes, or has something around it, anoth
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
 
 from hightide.errors import UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import GPU_TYPE, Dispatch, LiveInt, Tensor, ceil_div, kernel, live_params, strides_of
+from hightide.ops.contract import GPU_TYPE, Dispatch, Int, Kernel, Tensor, ceil_div, kernel, strides_of
 
-STRIDED = kernel("movement/strided.wgsl")
-STRIDED_BYTES = kernel("movement/strided_bytes.wgsl")
-PLACE = {  # by (of bytes, what is around stays)
-    (packed, keep): kernel(
-        "movement/place.wgsl",
-        "place_bytes" if packed else "place",
-        PER_WORD=f"{4 if packed else 1}u",
-        KEEP=str(keep).lower(),
-    )
-    for packed in (False, True)
-    for keep in (False, True)
-}
+MAX_RANK = 8  # of the boxes that kernels take
 
 
 def move(
@@ -33,26 +25,27 @@ def move(
     dst_strides: Dims,
     src_start: int = 0,
     dst_start: int = 0,
-    live_start: tuple[int | LiveInt, int] = (0, 0),
+    live_start: tuple[Int, int] = (0, 0),
 ) -> Dispatch:
     """Copy a box of `dims`; `live_start` is (SymInt, stride) added to the source's start."""
-    kinds = {GPU_TYPE.get(x.dtype), GPU_TYPE.get(out.dtype)}
-    whole = dst_start == 0 and math.prod(dims) == out.numel and dst_strides == strides_of(dims)
-    if kinds != {"f32"} and kinds != {"i32"} and not (kinds == {"u8"} and whole):
+    packed = moved_kind(x, out) == "u8"
+    if packed and (dst_start or math.prod(dims) != out.numel or dst_strides != strides_of(dims)):
         raise UnsupportedError(f"moving {x.dtype} to part of {out.dtype} has no kernel")
     dims, src_strides, dst_strides = _merge(dims, src_strides, dst_strides)
-    if len(dims) > 8:
-        raise UnsupportedError(f"a tensor of rank {len(dims)} is over the 8 dims that kernels take")
-    pad = (1,) * (8 - len(dims))
     numel = math.prod(dims)
-    start = (src_start, *live_params(live_start[0]), live_start[1])
-    box, source = (*pad, *dims), (*(0 for _ in pad), *src_strides)
-    if kinds == {"u8"}:
-        packed = (numel, *start, box, source)
-        return Dispatch(STRIDED_BYTES, groups=ceil_div(numel, 256), params=packed, reads=(x,), writes=(out,))
-    target = (*(0 for _ in pad), *dst_strides)
-    params = (numel, dst_start, *start, box, source, target)
-    return Dispatch(STRIDED, groups=ceil_div(numel, 64), params=params, reads=(x,), writes=(out,))
+    return _strided(packed).over(
+        ceil_div(numel, 256 if packed else 64),
+        src=x,
+        dst=out,
+        numel=numel,
+        dst_start=dst_start,
+        src_start=src_start,
+        live_start=live_start[0],
+        live_stride=live_start[1],
+        dims=padded(dims, 1),
+        src_strides=padded(src_strides, 0),
+        dst_strides=padded(dst_strides, 0),
+    )
 
 
 def copy(x: Tensor, out: Tensor) -> Dispatch:
@@ -62,27 +55,44 @@ def copy(x: Tensor, out: Tensor) -> Dispatch:
 
 def place(x: Tensor, out: Tensor, before: Dims, value: float | None) -> Dispatch:
     """Copy x to where it starts `before` into out (negative: cut); around it `value`, or with None what is there."""
-    kind = GPU_TYPE.get(out.dtype)
-    if kind != GPU_TYPE.get(x.dtype) or kind not in ("f32", "i32", "u8"):
-        raise UnsupportedError(f"placing {x.dtype} in {out.dtype} has no kernel")
-    if out.rank > 8:
-        raise UnsupportedError(f"a tensor of rank {out.rank} is over the 8 dims that kernels take")
-    per_word = 4 if kind == "u8" else 1
-    pad = 8 - out.rank
-    return Dispatch(
-        PLACE[kind == "u8", value is None],
-        groups=ceil_div(out.numel, 64 * per_word),
-        params=(
-            out.numel,
-            pad,
-            word_of(out.dtype, value or 0),
-            (1,) * pad + out.dims,
-            (1,) * pad + x.dims,
-            (0,) * pad + before,
-        ),
-        reads=(x,),
-        writes=(out,),
+    packed = moved_kind(x, out) == "u8"
+    fill = word_of(out.dtype, value or 0)
+    return _place(packed, value is None).over(
+        ceil_div(out.numel, 256 if packed else 64),
+        x=x,
+        out=out,
+        numel=out.numel,
+        fill=int(np.float32(fill).view(np.uint32)) if isinstance(fill, float) else fill,
+        first=MAX_RANK - out.rank,
+        out_dims=padded(out.dims, 1),
+        x_dims=padded(x.dims, 1),
+        before=padded(before, 0),
     )
+
+
+@cache
+def _strided(packed: bool) -> Kernel:
+    return kernel("movement/strided.wgsl", "strided_bytes" if packed else "strided", BYTES=packed)
+
+
+@cache
+def _place(packed: bool, keep: bool) -> Kernel:
+    return kernel("movement/place.wgsl", "place_bytes" if packed else "place", BYTES=packed, KEEP=keep)
+
+
+def moved_kind(x: Tensor, out: Tensor) -> str:
+    """The type of element that both have: f32, i32 or u8. Moving converts nothing."""
+    kind = GPU_TYPE.get(x.dtype, "")
+    if kind not in ("f32", "i32", "u8") or kind != GPU_TYPE.get(out.dtype):
+        raise UnsupportedError(f"moving {x.dtype} to {out.dtype} has no kernel")
+    return kind
+
+
+def padded(dims: Dims, lead: int) -> Dims:
+    """Dims or strides as kernels take them: always 8, of which the first ones are `lead`."""
+    if len(dims) > MAX_RANK:
+        raise UnsupportedError(f"a tensor of rank {len(dims)} is over the {MAX_RANK} dims that kernels take")
+    return (lead,) * (MAX_RANK - len(dims)) + dims
 
 
 def word_of(dtype: str, value: float) -> int | float:

@@ -1,37 +1,43 @@
 // dst[dst_start + sum(i * dst_stride)] = src[src_start + sum(i * src_stride)] over a box of up to 8 dims.
 // One thread per element of the box. The source may start at a live integer (a slice at the position).
-// Elements are whole 32-bit words; in and out have one type.
-struct Params {
-    numel: u32,
-    dst_start: i32,
-    src_start: i32,
-    live_value: i32,   // src_start += live_int(live_value, live_slot) * live_stride
-    live_slot: i32,
-    live_stride: i32,
-    dims: array<vec4<u32>, 2>,
-    src_strides: array<vec4<u32>, 2>,
-    dst_strides: array<vec4<u32>, 2>,
+// BYTES: bytes packed four to a word, into a contiguous dst. One thread per word; a last word's spare bytes are zero.
+#const T = "u32" if BYTES else "word"
+#params numel: u32, dst_start: i32, src_start: i32
+#params live_start: live, live_stride: i32   // the source starts at src_start + live_start * live_stride
+#params dims: array<vec4<u32>, 2>, src_strides: array<vec4<u32>, 2>, dst_strides: array<vec4<u32>, 2>
+#read src: $T
+#write dst: $T
+
+// Where an element of the box lies: in src, in dst.
+fn places(element: u32) -> vec2<i32> {
+    var rest = element;
+    var at = vec2<i32>(params.src_start + live_int(params.live_start) * params.live_stride, params.dst_start);
+    for (var d = 7; d >= 0; d--) {
+        let size = params.dims[d >> 2u][d & 3];
+        if (size > 1u) {
+            let strides = vec2<u32>(params.src_strides[d >> 2u][d & 3], params.dst_strides[d >> 2u][d & 3]);
+            at += i32(rest % size) * vec2<i32>(strides);
+            rest = rest / size;
+        }
+    }
+    return at;
 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> src: array<u32>;
-@group(0) @binding(3) var<storage, read_write> dst: array<u32>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let i = group_number(group, groups) * 64u + lane;
-    if (i >= params.numel) { return; }
-    var rest = i;
-    var from_at = params.src_start + live_int(params.live_value, params.live_slot) * params.live_stride;
-    var to_at = params.dst_start;
-    for (var d = 7; d >= 0; d--) {
-        let size = params.dims[d >> 2u][d & 3];
-        if (size > 1u) {
-            let index = i32(rest % size);
-            rest = rest / size;
-            from_at += index * i32(params.src_strides[d >> 2u][d & 3]);
-            to_at += index * i32(params.dst_strides[d >> 2u][d & 3]);
-        }
+    #if BYTES
+    if (i * 4u >= params.numel) { return; }
+    var word = 0u;
+    for (var b = 0u; b < min(4u, params.numel - i * 4u); b++) {
+        let at = places(i * 4u + b).x;
+        word |= ((src[at >> 2u] >> (u32(at & 3) * 8u)) & 255u) << (b * 8u);
     }
-    dst[to_at] = src[from_at];
+    dst[i] = word;
+    #else
+    if (i >= params.numel) { return; }
+    let at = places(i);
+    store_dst(u32(at.y), load_src(u32(at.x)));
+    #end
 }

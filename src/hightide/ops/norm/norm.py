@@ -11,7 +11,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.rows import row_lanes
 
 
@@ -24,7 +24,7 @@ def _rms_norm(vec4: bool, lanes: int) -> Kernel:
     return kernel("norm/rms_norm.wgsl", "rms_norm_vec4" if vec4 else "rms_norm", VEC4=vec4, LANES=lanes)
 
 
-@op("et_vk.rms_norm.default", family="norm", tolerance=FUNCTION)
+@op("et_vk.rms_norm.default", family="norm")
 class RmsNorm(Op):
     """x / sqrt(mean(x^2) + eps) * weight, over the last dim; any number of rows, none too."""
 
@@ -55,7 +55,7 @@ class RmsNorm(Op):
     reference = staticmethod(rms_normed)
 
 
-@op("hightide.add_norm.default", family="norm", tolerance=FUNCTION)
+@op("hightide.add_norm.default", family="norm")
 class AddNorm(Op):
     """(x + h, rms_norm(x + h) * weight); with `inner_weight`, h is first normed by it. Passes put it into graphs."""
 
@@ -114,7 +114,7 @@ def _moments(vec4: bool, grouped: bool, weight: bool, bias: bool, lanes: int) ->
     return kernel("norm/moments.wgsl", name, VEC4=vec4, GROUPED=grouped, WEIGHT=weight, BIAS=bias, LANES=lanes)
 
 
-@op("aten.native_layer_norm.default", family="norm", tolerance=FUNCTION)
+@op("aten.native_layer_norm.default", family="norm")
 class LayerNorm(Op):
     """Standardized over the last dims, which `shape` repeats; also the means and 1 / deviations."""
 
@@ -162,7 +162,7 @@ class LayerNorm(Op):
         return result, mean.reshape(moment), scale.reshape(moment)
 
 
-@op("aten.native_group_norm.default", family="norm", tolerance=FUNCTION)
+@op("aten.native_group_norm.default", family="norm")
 class GroupNorm(Op):
     """Standardized over each group of channels of x [N, C, ...]; also the means and 1 / deviations [N, groups].
 
@@ -210,7 +210,7 @@ class GroupNorm(Op):
         return _affine(rows.reshape(x.shape), weight, bias), mean.reshape(moment), scale.reshape(moment)
 
 
-@op("aten._native_batch_norm_legit_no_training.default", family="norm", tolerance=FUNCTION)
+@op("aten._native_batch_norm_legit_no_training.default", family="norm")
 class BatchNorm(Op):
     """Standardized by given means and variances of the channels of x [N, C, ...]; the other outputs are empty."""
 

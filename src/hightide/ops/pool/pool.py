@@ -1,154 +1,88 @@
-"""Pooling over height and width: one kernel, with a few lines of WGSL for the mean and for the maximum.
+"""Pooling over height and width: one kernel for means and maxima.
 
-Inputs are [C, H, W] or [N, C, H, W]; arguments are those of torch, a missing stride is the window's size.
+Inputs are [C, H, W] or [N, C, H, W]; arguments are those of torch, and a missing stride is the window's size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.conv.geometry import Windows, per_dim
-from hightide.ops.legacy import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, Windows, per_dim
 
-# `past` is where a window ends in the padded plane.
-WINDOW = """let first = at * params.stride - params.padding;
-    let start = first + (max(-first, vec2<i32>()) + params.dilation - 1) / params.dilation * params.dilation;
-    let past = min(first + (params.window - 1) * params.dilation + 1, params.in_size + params.padding);
-    let end = min(past, params.in_size);"""
-ADAPTIVE_WINDOW = """let start = at * params.in_size / params.out_size;
-    let end = ((at + 1) * params.in_size + params.out_size - 1) / params.out_size;"""
-COUNT_INSIDE = "max(end.x - start.x, 0) * max(end.y - start.y, 0)"
-COUNT_PADDED = "(past.x - first.x) * (past.y - first.y)"
-INDICES = "@group(0) @binding(4) var<storage, read_write> indices: array<i32>;"
-ONE = (1, 1)
-NO_CONTEXT = Context({}, {}, 0)  # for references, whose arguments are plain numbers
+Pair = tuple[np.ndarray, np.ndarray]
 
 
-def average_kernel(route: str, window: str, divisor: str) -> Kernel:
-    return kernel(
-        "pool/pool.wgsl",
-        route,
-        INDICES="",
-        WINDOW=window,
-        INIT="var total = 0.0;",
-        STEP="total += value;",
-        STORE=f"out[i] = total / f32(max({divisor}, 1));",
-    )
-
-
-def maximum_kernel(indices: bool) -> Kernel:
-    """As torch: the first of equal maxima, and NaN above all."""
-    return kernel(
-        "pool/pool.wgsl",
-        "max_pool",
-        INDICES=INDICES if indices else "",
-        WINDOW=WINDOW,
-        INIT="var best = minus_infinity(); var best_at = start.x * params.in_size.y + start.y;",
-        STEP="if (value > best || is_nan(value)) { best = value; best_at = place; }",
-        STORE="out[i] = best;" + (" indices[i] = best_at;" if indices else ""),
-    )
-
-
-def windows_of(ctx: Context, size: Any, stride: Any, padding: Any, dilation: Any = 1) -> Windows:
-    windows = Windows(
-        size=per_dim(ctx, size, 2, "kernel_size", least=1),
-        stride=per_dim(ctx, stride or size, 2, "stride", least=1),
-        padding=per_dim(ctx, padding, 2, "padding"),
-        dilation=per_dim(ctx, dilation, 2, "dilation", least=1),
-    )
-    if any(p > n // 2 for p, n in zip(windows.padding, windows.size, strict=True)):
-        raise InputError(f"padding {list(windows.padding)} is over half of windows of {list(windows.size)}")
-    return windows
-
-
-def pooled(dims: Dims, windows: Windows, ceil_mode: bool) -> Dims:
-    check_planes(dims)
-    return (*dims[:-2], *(windows.count_up if ceil_mode else windows.count)(dims[-2:]))
-
-
-def check_planes(dims: Dims) -> None:
-    if len(dims) not in (3, 4) or 0 in dims[-3:]:
-        raise InputError(f"{list(dims)} has no planes to pool: it must be [C, H, W] or [N, C, H, W], only N may be 0")
-
-
-def pool_dispatch(route: Kernel, x: Tensor, outs: tuple[Tensor, ...], windows: Windows, divisor: int = 1) -> Dispatch:
-    out = outs[0]
-    geometry = (windows.size, windows.stride, windows.padding, windows.dilation)
-    return Dispatch(
-        route,
-        groups=ceil_div(out.numel, 64),
-        params=(out.numel, divisor, *x.dims[-2:], *out.dims[-2:], *(n for pair in geometry for n in pair)),
-        reads=(x,),
-        writes=outs,
-    )
-
-
-@op("aten.avg_pool2d.default")
+@op("aten.avg_pool2d.default", family="pool")
 class AvgPool(Op):
     """The mean of each window; what it is divided by may count the padding, or be given."""
 
-    def outputs(self, ctx: Context, x: Tensor, *args: Any) -> list[Dims]:
-        windows, ceil_mode, _, _ = self.settings(ctx, *args)
-        return [pooled(x.dims, windows, ceil_mode)]
+    x: Tensor
+    size: Sizes
+    stride: Sizes = ()
+    padding: Sizes = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor: int | None = None
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", x, out)
-        windows, _, padded, divisor = self.settings(ctx, *args)
-        counted = "params.divisor" if divisor is not None else COUNT_PADDED if padded else COUNT_INSIDE
-        yield pool_dispatch(average_kernel("avg_pool", WINDOW, counted), x, (out,), windows, divisor or 1)
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.divisor == 0:
+            raise InputError("divisor_override is 0")
+        return [_pooled(self.x.dims, _windows(ctx, self.size, self.stride, self.padding), self.ceil_mode)]
 
-    def reference(self, x: np.ndarray, *args: Any) -> np.ndarray:
-        windows, ceil_mode, padded, divisor = self.settings(NO_CONTEXT, *args)
-        out_size = pooled(x.shape, windows, ceil_mode)[-2:]
-        places, inside = places_of(windows, x.shape[-2:], out_size)
-        counts = []
-        for n, out, size, stride, padding in zip(
-            x.shape[-2:], out_size, windows.size, windows.stride, windows.padding, strict=True
-        ):
-            first = np.arange(out) * stride - padding
-            counts.append(np.minimum(first + size, n + padding) - first)
-        if not padded:
-            counts = [mask.sum(axis=1) for mask in inside]
-        total = np.zeros((*x.shape[:-2], *out_size), x.dtype)
-        for value, mask, _ in taps(x, places, inside):
-            total += np.where(mask, value, 0)
-        area = counts[0][:, None] * counts[1] if divisor is None else divisor
-        return (total / np.maximum(area, 1) if divisor is None else total / area).astype(x.dtype)
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        over = "given" if self.divisor is not None else "padded" if self.count_include_pad else "inside"
+        windows = _windows(ctx, self.size, self.stride, self.padding)
+        yield _dispatch(_kernel("avg_pool", over), self.x, out, windows, divisor=self.divisor or 1)
 
     @staticmethod
-    def settings(
-        ctx: Context,
-        size: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> tuple[Windows, bool, bool, int | None]:
-        if divisor_override == 0:
-            raise InputError("divisor_override is 0")
-        return windows_of(ctx, size, stride, padding), bool(ceil_mode), bool(count_include_pad), divisor_override
+    def reference(
+        x: np.ndarray,
+        size: Sizes,
+        stride: Sizes,
+        padding: Sizes,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor: int | None,
+    ) -> np.ndarray:
+        windows = _windows(NO_CONTEXT, size, stride, padding)
+        out_size = _pooled(x.shape, windows, ceil_mode)[-2:]
+        places, inside = _places(windows, x.shape[-2:], out_size)
+        total = np.zeros((*x.shape[:-2], *out_size), x.dtype)
+        for value, mask, _ in _taps(x, places, inside):
+            total += np.where(mask, value, 0)
+        if divisor is not None:
+            return (total / divisor).astype(x.dtype)
+        if count_include_pad:
+            padded = zip(places, x.shape[-2:], windows.size, windows.padding, strict=True)
+            counts = [np.minimum(p[:, 0] + s, n + pad) - p[:, 0] for p, n, s, pad in padded]
+        else:
+            counts = [mask.sum(axis=1) for mask in inside]
+        return (total / np.maximum(counts[0][:, None] * counts[1], 1)).astype(x.dtype)
 
 
-@op("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default")
+@op("aten._adaptive_avg_pool2d.default", "aten.adaptive_avg_pool2d.default", family="pool")
 class AdaptiveAvgPool(Op):
     """Means of windows that divide height and width into the sizes that are asked for."""
 
-    def outputs(self, ctx: Context, x: Tensor, size: Any) -> list[Dims]:
-        check_planes(x.dims)
-        return [(*x.dims[:-2], *per_dim(ctx, size, 2, "output_size"))]
+    x: Tensor
+    size: Sizes
 
-    def plan(self, ctx: Context, x: Tensor, size: Any, *, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", x, out)
-        route = average_kernel("adaptive_avg_pool", ADAPTIVE_WINDOW, COUNT_INSIDE)
-        yield pool_dispatch(route, x, (out,), Windows(ONE, ONE, (0, 0), ONE))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        _check_planes(self.x.dims)
+        return [(*self.x.dims[:-2], *per_dim(ctx, self.size, 2, "output_size"))]
 
-    def reference(self, x: np.ndarray, size: Any) -> np.ndarray:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        route = _kernel("adaptive_avg_pool", "inside", adaptive=True)
+        yield _dispatch(route, self.x, out, Windows((1, 1), (1, 1), (0, 0), (1, 1)))
+
+    @staticmethod
+    def reference(x: np.ndarray, size: Sizes) -> np.ndarray:
         out_size = per_dim(NO_CONTEXT, size, 2, "output_size")
         out = np.zeros((*x.shape[:-2], *out_size), x.dtype)
         for row, column in np.ndindex(out_size):
@@ -158,55 +92,101 @@ class AdaptiveAvgPool(Op):
         return out
 
 
-@op("aten.max_pool2d_with_indices.default")
+@op("aten.max_pool2d_with_indices.default", family="pool")
 class MaxPoolWithIndices(Op):
     """The maximum of each window, and its place in the plane."""
 
-    def outputs(self, ctx: Context, x: Tensor, *args: Any) -> list[Dims]:
-        return [pooled(x.dims, *self.settings(ctx, *args))] * 2
+    x: Tensor
+    size: Sizes
+    stride: Sizes = ()
+    padding: Sizes = 0
+    dilation: Sizes = 1
+    ceil_mode: bool = False
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
-        require_dtype("f32", x, out[0])
-        require_dtype("i32", *out[1:])
-        yield pool_dispatch(maximum_kernel(indices=len(out) > 1), x, tuple(out), self.settings(ctx, *args)[0])
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [_pooled(self.x.dims, self.windows(ctx), self.ceil_mode)] * 2
 
-    def reference(self, x: np.ndarray, *args: Any) -> Any:
-        windows, ceil_mode = self.settings(NO_CONTEXT, *args)
-        out_size = pooled(x.shape, windows, ceil_mode)[-2:]
-        places, inside = places_of(windows, x.shape[-2:], out_size)
-        best = np.full((*x.shape[:-2], *out_size), -np.inf, x.dtype)
-        rows, columns = (np.where(p < 0, np.iinfo(np.int64).max, p).min(axis=1) for p in places)
-        best_at = np.broadcast_to(rows[:, None] * x.shape[-1] + columns, best.shape)
-        for value, mask, place in taps(x, places, inside):
-            better = mask & ((value > best) | np.isnan(value))
-            best, best_at = np.where(better, value, best), np.where(better, place, best_at)
-        return best, best_at
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        yield _dispatch(_kernel("max_pool", indices=True), self.x, out[0], self.windows(ctx), indices=out[1])
 
-    @staticmethod
-    def settings(
-        ctx: Context, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> tuple[Windows, bool]:
-        return windows_of(ctx, size, stride, padding, dilation), bool(ceil_mode)
+    def windows(self, ctx: Context) -> Windows:
+        return _windows(ctx, self.size, self.stride, self.padding, self.dilation)
+
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        call: Any = cls.bound(dict(arguments))  # of arrays
+        return _maxima(call.x, call.windows(NO_CONTEXT), call.ceil_mode)
 
 
-@op("aten.max_pool2d.default")
+@op("aten.max_pool2d.default", family="pool")
 class MaxPool(MaxPoolWithIndices):
     """The maximum of each window."""
 
-    def outputs(self, ctx: Context, x: Tensor, *args: Any) -> list[Dims]:
-        return super().outputs(ctx, x, *args)[:1]
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return super().outputs(ctx)[:1]
 
-    def plan(self, ctx: Context, x: Tensor, *args: Any, out: Any) -> Iterable[Dispatch]:
-        return super().plan(ctx, x, *args, out=(out,))
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        yield _dispatch(_kernel("max_pool"), self.x, out, self.windows(ctx))
 
-    def reference(self, x: np.ndarray, *args: Any) -> Any:
-        return super().reference(x, *args)[0]
-
-
-Pair = tuple[np.ndarray, np.ndarray]
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
+        return super().evaluate(arguments)[0]
 
 
-def places_of(windows: Windows, in_size: Dims, out_size: Dims) -> tuple[Pair, Pair]:
+def _windows(ctx: Context, size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes = 1) -> Windows:
+    windows = Windows.of(ctx, 2, size, stride or size, padding, dilation)
+    if any(p > n // 2 for p, n in zip(windows.padding, windows.size, strict=True)):
+        raise InputError(f"padding {list(windows.padding)} is over half of windows of {list(windows.size)}")
+    return windows
+
+
+def _pooled(dims: Dims, windows: Windows, ceil_mode: bool) -> Dims:
+    _check_planes(dims)
+    return (*dims[:-2], *(windows.count_up if ceil_mode else windows.count)(dims[-2:]))
+
+
+def _check_planes(dims: Dims) -> None:
+    if len(dims) not in (3, 4) or 0 in dims[-3:]:
+        raise InputError(f"{list(dims)} has no planes to pool: it must be [C, H, W] or [N, C, H, W], only N may be 0")
+
+
+def _kernel(route: str, over: str = "", adaptive: bool = False, indices: bool = False) -> Kernel:
+    return kernel("pool/pool.wgsl", route, OVER=over, ADAPTIVE=adaptive, INDICES=indices)
+
+
+def _dispatch(
+    route: Kernel, x: Tensor, out: Tensor, windows: Windows, divisor: int = 1, indices: Tensor | None = None
+) -> Dispatch:
+    return route.over(
+        ceil_div(out.numel, 64),
+        x=x,
+        out=out,
+        indices=indices,
+        numel=out.numel,
+        divisor=divisor,
+        in_size=x.dims[-2:],
+        out_size=out.dims[-2:],
+        window=windows.size,
+        stride=windows.stride,
+        padding=windows.padding,
+        dilation=windows.dilation,
+    )
+
+
+def _maxima(x: np.ndarray, windows: Windows, ceil_mode: bool) -> Pair:
+    """(maxima, their places in the plane)."""
+    out_size = _pooled(x.shape, windows, ceil_mode)[-2:]
+    places, inside = _places(windows, x.shape[-2:], out_size)
+    best = np.full((*x.shape[:-2], *out_size), -np.inf, x.dtype)
+    rows, columns = (np.where(p < 0, np.iinfo(np.int64).max, p).min(axis=1) for p in places)
+    best_at = np.broadcast_to(rows[:, None] * x.shape[-1] + columns, best.shape)
+    for value, mask, place in _taps(x, places, inside):
+        better = mask & ((value > best) | np.isnan(value))
+        best, best_at = np.where(better, value, best), np.where(better, place, best_at)
+    return best, best_at
+
+
+def _places(windows: Windows, in_size: Dims, out_size: Dims) -> tuple[Pair, Pair]:
     """Per dim, which input place each tap of each window takes [windows, taps], and whether there is one."""
     places = [
         (np.arange(out) * stride - padding)[:, None] + np.arange(size) * dilation
@@ -218,7 +198,7 @@ def places_of(windows: Windows, in_size: Dims, out_size: Dims) -> tuple[Pair, Pa
     return (places[0], places[1]), (inside[0], inside[1])
 
 
-def taps(x: np.ndarray, places: Pair, inside: Pair) -> Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _taps(x: np.ndarray, places: Pair, inside: Pair) -> Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each tap of the windows, in order: its values, where they are real, and their places in the plane."""
     height, width = x.shape[-2:]
     for ky, kx in np.ndindex(places[0].shape[1], places[1].shape[1]):

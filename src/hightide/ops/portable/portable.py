@@ -1,39 +1,36 @@
-"""Ops that have a reference only: what exporters leave outside a delegate, one line per op.
+"""Ops that have a reference only: what exporters leave outside a delegate, one line or one function per op.
 
-A name that another family registered, with a GPU kernel, is left to it. References may return another
-float or integer type than torch does: the result always takes the type that the program declares.
+An op's arguments are the parameters of its reference, with their names, types and defaults. References may return
+another float or integer type than torch does: the result always takes the type that the program declares.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
+import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import REGISTRY, Context, LiveInt, Op, Tensor, add
+from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
+from hightide.ops.gather.gather import every_dim, own_places
 
-Array = np.ndarray
+Array: TypeAlias = np.ndarray
+Reference: TypeAlias = Callable[..., Any]
 
 
-@dataclass(frozen=True)
 class ReferenceOp(Op):
     """An op without a GPU kernel."""
 
-    meaning: Callable[..., Any]
-
-    def outputs(self, ctx: Context, *args: Any) -> list[Dims]:
+    def outputs(self, ctx: Context) -> list[Dims]:
         """Asks the reference itself, with zeros: in a delegate, such an op only ever runs on the CPU."""
-        result = self.meaning(*(_zeros(ctx, arg) for arg in args))
+        result = self.evaluate({name: _zeros(ctx, arg) for name, arg in self.arguments().items()})
         return [np.shape(r) for r in (result if isinstance(result, tuple) else (result,))]
-
-    def reference(self, *args: Any) -> Any:
-        return self.meaning(*args)
 
 
 def _zeros(ctx: Context, arg: Any) -> Any:
@@ -41,7 +38,28 @@ def _zeros(ctx: Context, arg: Any) -> Any:
         return np.zeros(arg.dims, "float32" if arg.dtype == "bfloat16" else arg.dtype)
     if isinstance(arg, tuple):
         return tuple(_zeros(ctx, item) for item in arg)
-    return ctx.pin(arg.expr) if isinstance(arg, LiveInt) else arg
+    return ctx.pin(arg) if isinstance(arg, LiveInt) else arg
+
+
+def register(name: str, reference: Reference) -> None:
+    """An op with the parameters of `reference`: an Array is a tensor of the graph, an int may be a SymInt."""
+    types = typing.get_type_hints(reference, localns={"Array": Tensor, "int": Int})
+    parameters = inspect.signature(reference).parameters.values()
+    members = {
+        "__doc__": reference.__doc__,
+        "__annotations__": {p.name: types.get(p.name, Any) for p in parameters},
+        "reference": staticmethod(reference),
+        **{p.name: p.default for p in parameters if p.default is not p.empty},
+    }
+    op(name, family="portable")(type(name, (ReferenceOp,), members))
+
+
+def _unary(function: Reference) -> Reference:
+    return lambda x: function(x)
+
+
+def _binary(function: Reference) -> Reference:
+    return lambda a, b: function(a, b)
 
 
 # ---- reductions
@@ -53,31 +71,25 @@ def _axes(x: Array, dims: int | tuple[int, ...] | None) -> tuple[int, ...] | Non
     return tuple(dims) if dims and x.ndim else None
 
 
-def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(x: Array, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        return function(x, axis=_axes(x, dims), keepdims=bool(keepdim))
+def _reduction(function: Reference) -> Reference:
+    def reduce(x: Array, dims: int | tuple[int, ...] | None = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        return function(x, axis=_axes(x, dims), keepdims=keepdim)
 
     return reduce
 
 
-def _arg_reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-        return function(x, axis=dim if x.ndim else None, keepdims=bool(keepdim))
+def _extreme(values: Reference, indices: Reference) -> Reference:
+    def extreme(x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        axis = dim if x.ndim else None
+        return values(x, axis=axis, keepdims=keepdim), indices(x, axis=axis, keepdims=keepdim)
 
-    return reduce
-
-
-def _extreme(values: Callable[..., Any], indices: Callable[..., Any]) -> Callable[..., Any]:
-    """max.dim and min.dim: (values, indices)."""
-    return lambda x, dim, keepdim=False: (
-        _reduction(values)(x, dim, keepdim),
-        _arg_reduction(indices)(x, dim, keepdim),
-    )
+    return extreme
 
 
-def _variance(x: Array, dims: Any, correction: float | None, keepdim: bool) -> Any:
-    ddof = 1 if correction is None else correction
-    return np.var(x, axis=_axes(x, dims), ddof=int(ddof), keepdims=bool(keepdim))
+def _variance(
+    x: Array, dims: int | tuple[int, ...] | None = None, correction: int | float = 1, keepdim: bool = False
+) -> Any:
+    return np.var(x, axis=_axes(x, dims), ddof=int(correction), keepdims=keepdim)
 
 
 def _order(x: Array, dim: int, descending: bool) -> Array:
@@ -100,18 +112,18 @@ def _topk(x: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool 
     return np.take_along_axis(x, order, dim), order
 
 
-REDUCTIONS: dict[str, Callable[..., Any]] = {
+REDUCTIONS: dict[str, Reference] = {
     "aten.prod.default": lambda x, dtype=None: np.prod(x),
     "aten.prod.dim_int": _reduction(np.prod),
     "aten.max.dim": _extreme(np.amax, np.argmax),
     "aten.min.dim": _extreme(np.amin, np.argmin),
-    "aten.any.default": np.any,
+    "aten.any.default": _unary(np.any),
     "aten.any.dim": _reduction(np.any),
     "aten.any.dims": _reduction(np.any),
-    "aten.all.default": np.all,
+    "aten.all.default": _unary(np.all),
     "aten.all.dim": _reduction(np.all),
-    "aten.var.correction": lambda x, dims=None, correction=1, keepdim=False: _variance(x, dims, correction, keepdim),
-    "aten.var.dim": lambda x, dims, unbiased=True, keepdim=False: _variance(x, dims, int(unbiased), keepdim),
+    "aten.var.correction": _variance,
+    "aten.var.dim": lambda x, dims, unbiased=True, keepdim=False: _variance(x, dims, int(unbiased), bool(keepdim)),
     "aten.cumsum.default": lambda x, dim, dtype=None: np.cumsum(x, dim).reshape(x.shape),
     "aten.sort.default": _sort,
     "aten.topk.default": _topk,
@@ -119,25 +131,24 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 # ---- elementwise
 
-
 _erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
 
-ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    **{f"aten.{name}.default": getattr(np, name) for name in ("cosh", "sinh", "expm1", "log1p")},
-    **{f"aten.{name}.default": getattr(np, name) for name in ("exp2", "isnan", "isinf")},
-    **{f"aten.a{name}.default": getattr(np, f"arc{name}") for name in ("sin", "cos", "sinh", "cosh", "tanh")},
-    "aten.atan2.default": np.arctan2,
-    "aten.erf.default": _erf,
+ELEMENTWISE: dict[str, Reference] = {
+    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("cosh", "sinh", "expm1", "log1p")},
+    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("exp2", "isnan", "isinf")},
+    **{f"aten.a{name}.default": _unary(getattr(np, f"arc{name}")) for name in ("sin", "cos", "sinh", "cosh", "tanh")},
+    "aten.atan2.default": _binary(np.arctan2),
+    "aten.erf.default": _unary(_erf),
     "aten.elu.default": lambda x, alpha=1, scale=1, input_scale=1: np.where(
         x > 0, scale * x, scale * alpha * np.expm1(np.minimum(x, 0) * input_scale)
     ),
     "aten.clamp.Tensor": lambda x, low=None, high=None: np.clip(x, low, high),
-    "aten.remainder.Tensor": np.remainder,  # the sign of the divisor, as in Python
-    "aten.remainder.Scalar": np.remainder,
-    "aten.fmod.Tensor": np.fmod,  # the sign of the dividend, as in C
-    "aten.fmod.Scalar": np.fmod,
-    "aten.bitwise_left_shift.Tensor": np.left_shift,
-    "aten.bitwise_right_shift.Tensor": np.right_shift,
+    "aten.remainder.Tensor": _binary(np.remainder),  # the sign of the divisor, as in Python
+    "aten.remainder.Scalar": _binary(np.remainder),
+    "aten.fmod.Tensor": _binary(np.fmod),  # the sign of the dividend, as in C
+    "aten.fmod.Scalar": _binary(np.fmod),
+    "aten.bitwise_left_shift.Tensor": _binary(np.left_shift),
+    "aten.bitwise_right_shift.Tensor": _binary(np.right_shift),
     "aten.masked_fill.Scalar": lambda x, mask, value: np.where(mask, value, x),
     "aten.masked_fill.Tensor": lambda x, mask, value: np.where(mask, value, x),
 }
@@ -145,44 +156,29 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 # ---- indexing and making
 
 
-def _index(indices: tuple[Array | None, ...]) -> tuple[Any, ...]:
-    return tuple(slice(None) if i is None else i for i in indices)
+def _assign(x: Array, at: tuple[Any, ...], values: Any, accumulate: bool = False) -> Array:
+    result = np.array(x)
+    if accumulate:
+        np.add.at(result, at, values)
+    else:
+        result[at] = values
+    return result
 
 
 def _index_put(x: Array, indices: tuple[Array | None, ...], values: Array, accumulate: bool = False) -> Array:
-    result = np.array(x)
-    if accumulate:
-        np.add.at(result, _index(indices), values)
-    else:
-        result[_index(indices)] = values
-    return result
+    return _assign(x, every_dim(indices), values, accumulate)
 
 
-def _grid(index: Array, dim: int) -> tuple[Any, ...]:
-    """The elements that gather and scatter mean: each at its own place, but at `index` along `dim`."""
-    grid: list[Any] = list(np.indices(index.shape, sparse=True))
-    grid[dim] = index
-    return tuple(grid)
+def _scattering(accumulate: bool) -> Reference:
+    def scatter(x: Array, dim: int, index: Array, source: Array | int | float) -> Array:
+        part = source[tuple(slice(n) for n in index.shape)] if isinstance(source, Array) and source.ndim else source
+        return _assign(x, own_places(index, dim), part, accumulate)
 
-
-def _scatter(x: Array, dim: int, index: Array, source: Any, *, accumulate: bool = False) -> Array:
-    result = np.array(x)
-    part = source[tuple(slice(n) for n in index.shape)] if np.ndim(source) else source
-    if accumulate:
-        np.add.at(result, _grid(index, dim), part)
-    else:
-        result[_grid(index, dim)] = part
-    return result
+    return scatter
 
 
 def _along(x: Array, dim: int, at: Any) -> tuple[Any, ...]:
     return (slice(None),) * (dim % x.ndim) + (at,)
-
-
-def _assign(x: Array, at: tuple[Any, ...], values: Any) -> Array:
-    result = np.array(x)
-    result[at] = values
-    return result
 
 
 def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
@@ -190,26 +186,26 @@ def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
 
 
 def _embedding_byte(
-    weight: Array, scales: Array, zeros: Array | None, low: int, high: int, ids: Array, *_: Any
+    weight: Array, scales: Array, zeros: Array | None, low: int, high: int, indices: Array, dtype: Any = None
 ) -> Array:
     """Rows of an 8-bit table, with a scale (and zero point) per group of a row."""
-    outside = ids[(ids < 0) | (ids >= len(weight))]
+    outside = indices[(indices < 0) | (indices >= len(weight))]
     if outside.size:
         raise InputError(f"token id {outside[0]} is not in 0..{len(weight) - 1}")
     groups = scales.shape[1] if scales.ndim == 2 else 1
-    rows = weight[ids].astype(scales.dtype).reshape(*ids.shape, groups, -1)
+    rows = weight[indices].astype(scales.dtype).reshape(*indices.shape, groups, -1)
     if zeros is not None:
-        rows = rows - zeros.reshape(-1, groups)[ids][..., None]
-    return (rows * scales.reshape(-1, groups)[ids][..., None]).reshape(*ids.shape, weight.shape[1])
+        rows = rows - zeros.reshape(-1, groups)[indices][..., None]
+    return (rows * scales.reshape(-1, groups)[indices][..., None]).reshape(*indices.shape, weight.shape[1])
 
 
-INDEXING: dict[str, Callable[..., Any]] = {
+INDEXING: dict[str, Reference] = {
     "quantized_decomposed.embedding_byte.default": _embedding_byte,
     "quantized_decomposed.embedding_byte.dtype": _embedding_byte,
     "aten.index_put.default": _index_put,
-    "aten.scatter.src": _scatter,
-    "aten.scatter.value": _scatter,
-    "aten.scatter_add.default": lambda x, dim, index, source: _scatter(x, dim, index, source, accumulate=True),
+    "aten.scatter.src": _scattering(accumulate=False),
+    "aten.scatter.value": _scattering(accumulate=False),
+    "aten.scatter_add.default": _scattering(accumulate=True),
     "aten.select_scatter.default": lambda x, source, dim, index: _assign(x, _along(x, dim, index), source),
     "aten.slice_scatter.default": lambda x, source, dim=0, start=None, end=None, step=1: _assign(
         x, _along(x, dim, slice(start, end, step)), source
@@ -228,23 +224,22 @@ INDEXING: dict[str, Callable[..., Any]] = {
 
 # ---- numbers: what a method computes between delegates
 
-PRIMS: dict[str, Callable[..., Any]] = {
+_TWO = ("add", "sub", "mul", "truediv", "floordiv", "eq", "gt", "lt", "ge", "le")
+NUMBERS: dict[str, Reference] = {
     "aten._local_scalar_dense.default": lambda x: x.item(),
     "aten.sym_numel.default": lambda x: int(x.size),
-    **{f"executorch_prim.{name}.Scalar": getattr(operator, name) for name in ("add", "sub", "mul", "truediv")},
-    **{f"executorch_prim.{name}.Scalar": getattr(operator, name) for name in ("floordiv", "neg")},
-    **{f"executorch_prim.{name}.Scalar": getattr(operator, name) for name in ("eq", "gt", "lt", "ge", "le")},
-    **{f"executorch_prim.{name}.Scalar": getattr(math, name) for name in ("ceil", "floor", "trunc")},
-    "executorch_prim.round.Scalar": round,
+    **{f"executorch_prim.{name}.Scalar": _binary(getattr(operator, name)) for name in _TWO},
+    **{f"executorch_prim.{name}.Scalar": _unary(getattr(math, name)) for name in ("ceil", "floor", "trunc")},
+    "executorch_prim.neg.Scalar": _unary(operator.neg),
+    "executorch_prim.round.Scalar": _unary(round),
     "executorch_prim.mod.int": lambda a, b: int(math.fmod(a, b)),
     "executorch_prim.mod.Scalar": lambda a, b: int(math.fmod(a, b)),
-    "executorch_prim.sym_float.Scalar": float,
-    "executorch_prim.sym_max.Scalar": max,
-    "executorch_prim.sym_min.Scalar": min,
+    "executorch_prim.sym_float.Scalar": _unary(float),
+    "executorch_prim.sym_max.Scalar": _binary(max),
+    "executorch_prim.sym_min.Scalar": _binary(min),
     # torch.map writes its results one by one: `to` grows
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _meaning in {**REDUCTIONS, **ELEMENTWISE, **INDEXING, **PRIMS}.items():
-    if _name not in REGISTRY:
-        add(ReferenceOp(_meaning), _name)
+for _name, _reference in {**REDUCTIONS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
+    register(_name, _reference)

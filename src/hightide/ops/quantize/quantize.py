@@ -8,12 +8,13 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import SUMMED, Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.cost import product_flops
 from hightide.ops.linear.epilogue import Epilogue, Product, finished
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
 
 
-@op("torchao.choose_qparams_affine.default", family="quantize", tolerance=SUMMED)
+@op("torchao.choose_qparams_affine.default", family="quantize")
 class ChooseQparams(Op):
     """(scale, zero point) per row, such that 0 and the row's range fit `low`..`high`."""
 
@@ -58,7 +59,7 @@ class ChooseQparams(Op):
         return scale, np.clip(low - np.round(least / scale), low, high).astype(np.int8)
 
 
-@op("et_vk.linear_dq8ca_q4gsw.default", family="linear", tolerance=SUMMED)
+@op("et_vk.linear_dq8ca_q4gsw.default", family="linear")
 class LinearDynamicQ8Q4(Op):
     """A 4-bit linear over activations rounded to 8 bits, with a scale and a zero point per row.
 
@@ -80,6 +81,9 @@ class LinearDynamicQ8Q4(Op):
             raise InputError(f"rows of {list(x.dims)} do not match scales of {list(self.x_scale.dims)}")
         product = Q4Weight(self.weight, self.scales, self.group).product_dims(x)
         return Epilogue(self.bias).check(product, padded=True)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return product_flops(self.x, (self.weight,), dispatch)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, rounded = self.x, ctx.scratch(self.x.numel * 4)

@@ -12,32 +12,21 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import (
-    FUNCTION,
-    GPU_TYPE,
-    Context,
-    Dispatch,
-    Kernel,
-    Op,
-    Tensor,
-    ceil_div,
-    kernel,
-    normalize_dim,
-    op,
-    strides_of,
-)
+from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, strides_of
 from hightide.ops.fill.fill import fill
+from hightide.ops.kernel import GPU_TYPE, Dispatch, Kernel, Tensor, kernel
 
 HELD = {**GPU_TYPE, "int8": "i8"}  # what an element is in memory
 
 
 class Reduction(Op):
-    """All elements of some dims joined to one."""
+    """The elements of some dims joined to one."""
 
     x: Tensor
+    meaning: ClassVar[Callable[..., Any]]  # in NumPy
     join: ClassVar[str]  # "sum", "max" or "min"
-    result: ClassVar[str]  # what of the joined is the result: "value", "mean" or "index"
-    empty: ClassVar[float | None]  # what joining nothing gives; None: an error
+    result: ClassVar[str] = "value"  # what of the joined is the result: "value", "mean" or "index"
+    empty: ClassVar[float | None] = None  # what joining nothing gives; None: an error
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, reduced, keep = self.x, self._reduced(), getattr(self, "keepdim", False)
@@ -78,54 +67,45 @@ class Reduction(Op):
         return reduced_dims(self.x.rank, getattr(self, "dim", ()))
 
 
+class Whole(Reduction):
+    """Over all elements."""
+
+    @classmethod
+    def reference(cls, x: np.ndarray) -> Any:
+        return cls.meaning(x)
+
+
 class OverDims(Reduction):
-    """Over `dim`, which are then 1 (`keepdim`) or gone; none means all of them."""
+    """Over some dims, which are then 1 (`keepdim`) or gone; if none are named, over all."""
 
     dim: int | tuple[int, ...] = ()
     keepdim: bool = False
 
-
-def reduction(
-    name: str,
-    meaning: Callable[..., Any],
-    join: str,
-    result: str = "value",
-    *,
-    empty: float | None = None,
-    whole: bool = False,
-) -> None:
-    """Register a reduction over dims, or with `whole` over all of them."""
-
-    def over(x: np.ndarray, dim: int | tuple[int, ...], keepdim: bool) -> Any:
+    @classmethod
+    def reference(cls, x: np.ndarray, dim: int | tuple[int, ...], keepdim: bool) -> Any:
         axis: Any = tuple(reduced_dims(x.ndim, dim)) or None
-        if result == "index":  # NumPy's take one axis, or all
+        if cls.result == "index":  # NumPy's take one axis, or all
             axis = axis[0] if axis and len(axis) == 1 else None
-        return meaning(x, axis=axis, keepdims=keepdim)
-
-    members = {
-        "__doc__": f"{meaning.__name__} over {'all elements' if whole else 'some dims'}.",
-        "__module__": __name__,
-        "join": join,
-        "result": result,
-        "empty": empty,
-        "reference": staticmethod((lambda x: over(x, (), False)) if whole else over),
-    }
-    cls = type(name.split(".")[1].title(), (Reduction if whole else OverDims,), members)
-    if join == "sum":
-        ignores("dtype")(cls)
-    op(name, family="reduce", tolerance=FUNCTION)(cls)
+        return cls.meaning(x, axis=axis, keepdims=keepdim)
 
 
-reduction("aten.sum.dim_IntList", np.sum, "sum", empty=0.0)
-reduction("aten.sum.default", np.sum, "sum", empty=0.0, whole=True)
-reduction("aten.mean.dim", np.mean, "sum", "mean", empty=math.nan)
-reduction("aten.mean.default", np.mean, "sum", "mean", empty=math.nan, whole=True)
-reduction("aten.amax.default", np.amax, "max")
-reduction("aten.amin.default", np.amin, "min")
-reduction("aten.max.default", np.amax, "max", whole=True)
-reduction("aten.min.default", np.amin, "min", whole=True)
-reduction("aten.argmax.default", np.argmax, "max", "index")
-reduction("aten.argmin.default", np.argmin, "min", "index")
+def reduction(base: type[Op], name: str, meaning: Callable[..., Any], join: str, **members: Any) -> None:
+    """Register a reduction."""
+    members |= {"__doc__": f"{meaning.__name__}.", "meaning": staticmethod(meaning), "join": join}
+    cls = type(name.split(".")[1], (base,), members)
+    op(name, family="reduce")(ignores("dtype")(cls) if join == "sum" else cls)
+
+
+reduction(OverDims, "aten.sum.dim_IntList", np.sum, "sum", empty=0.0)
+reduction(Whole, "aten.sum.default", np.sum, "sum", empty=0.0)
+reduction(OverDims, "aten.mean.dim", np.mean, "sum", result="mean", empty=math.nan)
+reduction(Whole, "aten.mean.default", np.mean, "sum", result="mean", empty=math.nan)
+reduction(OverDims, "aten.amax.default", np.amax, "max")
+reduction(OverDims, "aten.amin.default", np.amin, "min")
+reduction(Whole, "aten.max.default", np.amax, "max")
+reduction(Whole, "aten.min.default", np.amin, "min")
+reduction(OverDims, "aten.argmax.default", np.argmax, "max", result="index")
+reduction(OverDims, "aten.argmin.default", np.argmin, "min", result="index")
 
 
 @cache

@@ -1,26 +1,19 @@
 // Rotary embedding of q and k [B, S, H, D]: each pair (x, y) turns by its row's angle,
 //   (x * cos - y * sin, x' * sin' + y' * cos').
-// One thread per pair of q or k. $HALVES: pairs are (d, d + rotary/2) with tables [L, rotary]; otherwise
+// One thread per pair of q or k. HALVES: pairs are (d, d + rotary/2) with tables [L, rotary]; otherwise
 // neighbours (2d, 2d + 1) with tables [L, D/2]. Elements past `rotary` are copied in pairs.
 // Table rows start at a live position.
-struct Params {
-    pairs_q: u32, pairs_k: u32, tokens: u32, heads_q: u32, heads_k: u32, pairs_per_head: u32, rotary_pairs: u32,
-    position: i32, position_slot: i32,
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> q: array<f32>;
-@group(0) @binding(3) var<storage, read> k: array<f32>;
-@group(0) @binding(4) var<storage, read> cosines: array<f32>;
-@group(0) @binding(5) var<storage, read> sines: array<f32>;
-@group(0) @binding(6) var<storage, read_write> q_out: array<f32>;
-@group(0) @binding(7) var<storage, read_write> k_out: array<f32>;
+#params pairs_q: u32, pairs_k: u32, tokens: u32, heads_q: u32, heads_k: u32, pairs_per_head: u32, rotary_pairs: u32
+#params position: live
+#read q: f32, k: f32, cosines: f32, sines: f32
+#write q_out: f32, k_out: f32
 
 struct Turn { first: u32, second: u32, turned: vec2<f32> }
 
 fn turn(pair: u32, heads: u32, of_q: bool) -> Turn {
     let vector = pair / params.pairs_per_head;          // (b * S + s) * H + h
     let d = pair % params.pairs_per_head;
-    let row = vector / heads % params.tokens + u32(live_int(params.position, params.position_slot));
+    let row = vector / heads % params.tokens + u32(live_int(params.position));
     let start = vector * params.pairs_per_head * 2u;
     var result: Turn;
     if (d >= params.rotary_pairs || !$HALVES) {
@@ -30,18 +23,19 @@ fn turn(pair: u32, heads: u32, of_q: bool) -> Turn {
         result.first = start + d;
         result.second = result.first + params.rotary_pairs;
     }
-    let x = select(k[result.first], q[result.first], of_q);
-    let y = select(k[result.second], q[result.second], of_q);
+    let x = select(load_k(result.first), load_q(result.first), of_q);
+    let y = select(load_k(result.second), load_q(result.second), of_q);
     result.turned = vec2<f32>(x, y);
     if (d < params.rotary_pairs) {
-        if ($HALVES) {
-            let at = row * params.rotary_pairs * 2u + d;
-            let after = at + params.rotary_pairs;
-            result.turned = vec2<f32>(x * cosines[at] - y * sines[at], x * sines[after] + y * cosines[after]);
-        } else {
-            let at = row * params.rotary_pairs + d;
-            result.turned = vec2<f32>(x * cosines[at] - y * sines[at], x * sines[at] + y * cosines[at]);
-        }
+        #if HALVES
+        let at = row * params.rotary_pairs * 2u + d;
+        let after = at + params.rotary_pairs;
+        #else
+        let at = row * params.rotary_pairs + d;
+        let after = at;
+        #end
+        result.turned = vec2<f32>(x * load_cosines(at) - y * load_sines(at),
+                                  x * load_sines(after) + y * load_cosines(after));
     }
     return result;
 }
@@ -52,11 +46,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = group_number(group, groups) * 64u + lane;
     if (i < params.pairs_q) {
         let result = turn(i, params.heads_q, true);
-        q_out[result.first] = result.turned.x;
-        q_out[result.second] = result.turned.y;
+        store_q_out(result.first, result.turned.x);
+        store_q_out(result.second, result.turned.y);
     } else if (i < params.pairs_q + params.pairs_k) {
         let result = turn(i - params.pairs_q, params.heads_k, false);
-        k_out[result.first] = result.turned.x;
-        k_out[result.second] = result.turned.y;
+        store_k_out(result.first, result.turned.x);
+        store_k_out(result.second, result.turned.y);
     }
 }

@@ -1,13 +1,11 @@
 // One token id per row of logits: the largest (temperature 0), or one drawn from the softmax at a temperature,
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary.
-// Thresholds are found by bisection over the bits of the logits, so that nothing is sorted or written.
-struct Params { rows: u32, width: u32, run: u32 }   // run = ceil(width / LANES)
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> logits: array<f32>;
-@group(0) @binding(3) var<storage, read> settings: array<f32>;   // temperature, top-k, top-p, min-p, draw in 0..1
-@group(0) @binding(4) var<storage, read_write> ids: array<i32>;
+// Thresholds are found by bisection over the bits of the logits, so that nothing is sorted or written. LANES: 16 * 16.
+#params rows: u32, width: u32, run: u32   // run = ceil(width / LANES)
+#read logits: f32, settings: f32          // temperature, top-k, top-p, min-p, draw in 0..1
+#write ids: i32
 
-const LANES = 256u;
+const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
 var<workgroup> values: array<f32, LANES>;
 var<workgroup> places: array<u32, LANES>;
@@ -35,7 +33,7 @@ fn ordered(value: f32) -> u32 {
     return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let row = group_number(group, groups);
@@ -47,7 +45,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var most = LOWEST;
     var place = params.width;
     for (var i = first; i < end; i++) {
-        let value = logits[start + i];
+        let value = load_logits(start + i);
         if (value > most || place == params.width) { most = value; place = i; }
     }
     values[lane] = most;
@@ -60,7 +58,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
     }
     workgroupBarrier();
-    let temperature = settings[0];
+    let temperature = load_settings(0);
     if (temperature <= 0.0) {
         if (lane == 0u) { ids[row] = i32(place); }
         return;
@@ -68,21 +66,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 
     // top-k: the largest threshold that at least k logits reach.
     var threshold = 0u;
-    let k = settings[1];
+    let k = load_settings(1);
     if (k > 0.0 && k < f32(params.width)) {
         for (var bit = 31; bit >= 0; bit--) {
             let tried = threshold | (1u << u32(bit));
             var count = 0.0;
-            for (var i = first; i < end; i++) { count += select(0.0, 1.0, ordered(logits[start + i]) >= tried); }
+            for (var i = first; i < end; i++) { count += select(0.0, 1.0, ordered(load_logits(start + i)) >= tried); }
             if (total(lane, count) >= k) { threshold = tried; }
         }
     }
     // top-p: the largest threshold above which there is at least p of what top-k left.
-    let p = settings[2];
+    let p = load_settings(2);
     if (p < 1.0) {
         var sum = 0.0;
         for (var i = first; i < end; i++) {
-            let value = logits[start + i];
+            let value = load_logits(start + i);
             sum += select(0.0, exp((value - most) / temperature), ordered(value) >= threshold);
         }
         let wanted = p * total(lane, sum);
@@ -91,7 +89,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let tried = higher | (1u << u32(bit));
             var reached = 0.0;
             for (var i = first; i < end; i++) {
-                let value = logits[start + i];
+                let value = load_logits(start + i);
                 reached += select(0.0, exp((value - most) / temperature), ordered(value) >= max(tried, threshold));
             }
             if (total(lane, reached) >= wanted) { higher = tried; }
@@ -99,22 +97,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         threshold = max(threshold, min(higher, ordered(most)));
     }
     // min-p: a share of the largest probability, which is exp(0).
-    let least = settings[3];
+    let least = load_settings(3);
     var sum = 0.0;
     for (var i = first; i < end; i++) {
-        let value = logits[start + i];
+        let value = load_logits(start + i);
         let weight = exp((value - most) / temperature);
         sum += select(0.0, weight, ordered(value) >= threshold && weight >= least);
     }
     let all = total(lane, sum);
     // `total` left every lane's sum in `values`: walk to the lane, then to the token, where the draw falls.
     if (lane == 0u) {
-        var left = settings[4] * all;
+        var left = load_settings(4) * all;
         var chosen = place;
         var l = 0u;
         while (l < LANES - 1u && left >= values[l]) { left -= values[l]; l++; }
         for (var i = l * params.run; i < min((l + 1u) * params.run, params.width); i++) {
-            let value = logits[start + i];
+            let value = load_logits(start + i);
             let weight = exp((value - most) / temperature);
             if (ordered(value) >= threshold && weight >= least) {
                 chosen = i;

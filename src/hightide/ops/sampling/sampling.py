@@ -8,29 +8,38 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.legacy import Context, Dispatch, Op, Tensor, ceil_div, kernel, op, require_dtype
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 
-SAMPLE = kernel("sampling/sample.wgsl")
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
 LANES = 256
 
 
-@op("hightide.sample.default")
+@op("hightide.sample.default", family="sampling")
 class Sample(Op):
     """An id per row of logits. Temperature 0 takes the largest (the first of equal ones)."""
 
-    def outputs(self, ctx: Context, logits: Tensor, settings: Tensor) -> list[Dims]:
-        if settings.dims != (SETTINGS,) or not logits.width:
-            raise InputError(f"sampling takes {SETTINGS} settings and logits, not {list(settings.dims)}")
-        return [logits.dims[:-1]]
+    logits: Tensor
+    settings: Tensor
 
-    def plan(self, ctx: Context, logits: Tensor, settings: Tensor, *, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", logits, settings)
-        require_dtype("i32", out)
-        params = (logits.rows, logits.width, ceil_div(logits.width, LANES))
-        yield Dispatch(SAMPLE, groups=logits.rows, params=params, reads=(logits, settings), writes=(out,))
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.settings.dims != (SETTINGS,) or not self.logits.width:
+            raise InputError(f"sampling takes {SETTINGS} settings and logits, not {list(self.settings.dims)}")
+        return [self.logits.dims[:-1]]
 
-    def reference(self, logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        logits = self.logits
+        yield kernel("sampling/sample.wgsl", LANES=LANES).over(
+            logits.rows,
+            logits=logits,
+            settings=self.settings,
+            ids=out,
+            rows=logits.rows,
+            width=logits.width,
+            run=ceil_div(logits.width, LANES),
+        )
+
+    @staticmethod
+    def reference(logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
         rows = logits.reshape(-1, logits.shape[-1])
         ids = [sample(row, *settings.tolist()) for row in rows]
         return np.array(ids, np.int32).reshape(logits.shape[:-1])

@@ -10,17 +10,26 @@ from typing import ClassVar
 import numpy as np
 
 from hightide.graph.values import Dims
-from hightide.ops.contract import FUNCTION, Context, Dispatch, Kernel, Op, Tensor, kernel, normalize_dim, op
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, kernel, normalize_dim, op
 from hightide.ops.rows import row_lanes
 
 
-@op("aten._softmax.default", family="softmax", tolerance=FUNCTION)
+def _softmax(x: np.ndarray, dim: int, log: bool = False) -> np.ndarray:
+    if not x.size:
+        return x
+    shifted = x - x.max(axis=dim, keepdims=True, initial=-np.inf)
+    weights = np.exp(shifted)
+    total = weights.sum(axis=dim, keepdims=True)
+    return np.asarray(shifted - np.log(total) if log else weights / total)
+
+
+@op("aten._softmax.default", family="softmax")
 class Softmax(Op):
     """exp(x) / sum(exp(x)) along a dim."""
 
     x: Tensor
     dim: int
-    half_to_float: bool = False
+    half_to_float: bool = False  # the output says it
     log: ClassVar[bool] = False
 
     def outputs(self, ctx: Context) -> list[Dims]:
@@ -33,37 +42,21 @@ class Softmax(Op):
             return
         dim = normalize_dim(self.dim, x.rank)
         size = x.dims[dim] if x.rank else 1
-        vectors = x.numel // size
-        yield _softmax(self.log, row_lanes(ctx)).over(
-            vectors, vectors=vectors, size=size, stride=math.prod(x.dims[dim + 1 :]), x=x, out=out
-        )
+        vectors, stride = x.numel // size, math.prod(x.dims[dim + 1 :])
+        route = _route(self.log, row_lanes(ctx))
+        yield route.over(vectors, vectors=vectors, size=size, stride=stride, x=x, out=out)
 
-    @staticmethod
-    def reference(x: np.ndarray, dim: int) -> np.ndarray:
-        if not x.size:
-            return x
-        weights = np.exp(_shifted(x, dim))
-        return np.asarray(weights / weights.sum(axis=dim, keepdims=True))
+    reference = staticmethod(lambda x, dim: _softmax(x, dim))
 
 
-@op("aten._log_softmax.default", family="softmax", tolerance=FUNCTION)
+@op("aten._log_softmax.default", family="softmax")
 class LogSoftmax(Softmax):
-    """The logarithm of the softmax along a dim."""
+    """The logarithm of the softmax."""
 
     log = True
-
-    @staticmethod
-    def reference(x: np.ndarray, dim: int) -> np.ndarray:
-        if not x.size:
-            return x
-        shifted = _shifted(x, dim)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True)))
-
-
-def _shifted(x: np.ndarray, dim: int) -> np.ndarray:
-    return np.asarray(x - x.max(axis=dim, keepdims=True, initial=-np.inf))
+    reference = staticmethod(lambda x, dim: _softmax(x, dim, log=True))
 
 
 @cache
-def _softmax(log: bool, lanes: int) -> Kernel:
+def _route(log: bool, lanes: int) -> Kernel:
     return kernel("softmax/softmax.wgsl", "log_softmax" if log else "softmax", LOG=log, LANES=lanes)

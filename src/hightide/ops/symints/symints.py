@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 
@@ -56,35 +55,18 @@ class SymSize(SymIntOp):
 class Arithmetic(SymIntOp):
     left: Int
     right: Int
-    reference: ClassVar[Callable[[SymExpr, SymExpr], SymExpr]]  # of ints as of formulas
 
     def symint(self, ctx: Context) -> SymExpr:
-        return type(self).reference(expr_of(self.left), expr_of(self.right))
+        return self.evaluate({"left": expr_of(self.left), "right": expr_of(self.right)})
 
 
-@op("add", family="symints")
-class Add(Arithmetic):
-    """left + right."""
-
-    reference = staticmethod(lambda left, right: symbols.add(left, right))
-
-
-@op("sub", family="symints")
-class Sub(Arithmetic):
-    """left - right."""
-
-    reference = staticmethod(lambda left, right: symbols.add(left, symbols.mul(right, -1)))
+def _arithmetic(name: str, meaning: Callable[[SymExpr, SymExpr], SymExpr]) -> None:
+    """Register an op on two integers, whether literal or live."""
+    reference = staticmethod(lambda left, right: meaning(left, right))
+    op(name, family="symints")(type(name, (Arithmetic,), {"__doc__": f"{name} of integers.", "reference": reference}))
 
 
-@op("mul", family="symints")
-class Mul(Arithmetic):
-    """left * right."""
-
-    reference = staticmethod(lambda left, right: symbols.mul(left, right))
-
-
-@op("floordiv", family="symints")
-class FloorDiv(Arithmetic):
-    """left // right, rounded down as in Python, and so in the exporter."""
-
-    reference = staticmethod(lambda left, right: symbols.floordiv(left, right))
+_arithmetic("add", symbols.add)
+_arithmetic("sub", lambda left, right: symbols.add(left, symbols.mul(right, -1)))
+_arithmetic("mul", symbols.mul)
+_arithmetic("floordiv", symbols.floordiv)  # Python's, as in the exporter

@@ -1,12 +1,9 @@
 // Per row of logits with a label: its share of the mean loss, and the gradient (softmax - one hot) / n_valid.
 // One workgroup per row. Lanes keep a maximum and a sum of their own; each adds up all of them: one barrier.
 // Rows whose label is negative count nothing and have no gradient.
-struct Params { rows: u32, width: u32, n_valid: f32 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read> logits: array<f32>;
-@group(0) @binding(3) var<storage, read> labels: array<i32>;
-@group(0) @binding(4) var<storage, read_write> losses: array<f32>;
-@group(0) @binding(5) var<storage, read_write> gradient: array<f32>;
+#params rows: u32, width: u32, n_valid: f32
+#read logits: f32, labels: i32
+#write losses: f32, gradient: f32
 
 var<workgroup> parts: array<vec2<f32>, 64>;   // maximum, sum of exp(logit - maximum)
 
@@ -19,8 +16,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var most = -3.4e38;
     var sum = 0.0;
     if (mine) {
-        for (var i = lane; i < params.width; i += 64u) { most = max(most, logits[start + i]); }
-        for (var i = lane; i < params.width; i += 64u) { sum += exp(logits[start + i] - most); }
+        for (var i = lane; i < params.width; i += 64u) { most = max(most, load_logits(start + i)); }
+        for (var i = lane; i < params.width; i += 64u) { sum += exp(load_logits(start + i) - most); }
     }
     parts[lane] = vec2<f32>(most, sum);
     workgroupBarrier();
@@ -33,10 +30,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let counts = label >= 0;
     let at = u32(clamp(label, 0, i32(params.width) - 1));
     if (lane == 0u) {
-        losses[row] = select(0.0, (most + log(sum) - logits[start + at]) / params.n_valid, counts);
+        store_losses(row, select(0.0, (most + log(sum) - load_logits(start + at)) / params.n_valid, counts));
     }
     for (var i = lane; i < params.width; i += 64u) {
-        let share = exp(logits[start + i] - most) / sum - select(0.0, 1.0, i == at);
-        gradient[start + i] = select(0.0, share / params.n_valid, counts);
+        let share = exp(load_logits(start + i) - most) / sum - select(0.0, 1.0, i == at);
+        store_gradient(start + i, select(0.0, share / params.n_valid, counts));
     }
 }

@@ -10,12 +10,12 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import MOVED, Context, Dispatch, Int, Op, Tensor, normalize_dim, op
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, normalize_dim, op
 from hightide.ops.movement.strided import copy
 
 
 def _view(*names: str) -> Callable[[type[Op]], type[Op]]:
-    return op(*names, family="views", tolerance=MOVED)
+    return op(*names, family="views")
 
 
 class View(Op):
