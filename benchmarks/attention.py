@@ -97,7 +97,7 @@ def reader(device: Device, count: int) -> Callable[[], object]:
             work.dispatch_workgroups(groups)
         work.end()
         gpu.queue.submit([encoder.finish()])
-        gpu._poll_wait()
+        device.wait()
 
     return run
 

@@ -26,7 +26,7 @@ from hightide.errors import HightideError, InputError
 from hightide.gpu.device import Device
 from hightide.gpu.limits import measure_limits
 from hightide.llm.default_model import default_model
-from hightide.pte.program import choose_device, named_device
+from hightide.runtime.build import choose_device, named_device
 from hightide.tools.bench.bench_tables import about_machine
 from hightide.tools.bench.machine import describe, load
 

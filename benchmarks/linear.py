@@ -13,13 +13,14 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hightide.gpu.device import Device, find_adapter, open_device
 from hightide.gpu.limits import measure_limits
+from hightide.gpu.pipelines import Pipelines
 from hightide.graph.blob import Blob
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
@@ -42,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         bits ^= b0.q ^ b1.q ^ b2.q ^ b3.q ^ b0.extra ^ b1.extra ^ b2.extra ^ b3.extra;
         let scales = four_scales(columns, b);
         sum += scales.run[0];
-        if (MINIMUM) { sum += scales.least; }
+        $LEAST
     }
     out[column] = sum.x + sum.y + sum.z + sum.w + f32(bits.x ^ bits.y ^ bits.z ^ bits.w);
 }
@@ -129,54 +130,36 @@ def report(bench: Bench, device: Device, kind: str, rows: list[int], rounds: int
 def runner(session: GpuSession, given: list[np.ndarray]) -> Callable[[], None]:
     def run() -> None:
         session.collect(session.launch(given, want=[]))
-        session.device.wgpu._poll_wait()
+        session.device.wait()
 
     return run
 
 
 def reader(bench: Bench, device: Device) -> Callable[[], None]:
     """The kernel that only reads: the declarations of the linear's own kernel, and another `main`."""
-    step = bench.step(1)[1]
-    session, gpu = bench.session, device.wgpu
-    defines = dict(step.dispatch.kernel.defines)
-    code = f"""
-struct Params {{ m: u32, n: u32, blocks: u32, row_tiles: u32, column_tiles: u32, out_width: u32, first: u32,
-    {defines["PARAMS"]} }}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
-{defines["UNPACK"]}
-{READ}"""
-    module = gpu.create_shader_module(code=code)
-    kinds = [{"type": "uniform"}, None, *[{"type": "read-only-storage"}] * 2, {"type": "storage"}]
-    entries = [{"binding": n, "visibility": "COMPUTE", "buffer": kind} for n, kind in enumerate(kinds) if kind]
-    layout = gpu.create_bind_group_layout(entries=entries)
-    pipeline = gpu.create_compute_pipeline(
-        layout=gpu.create_pipeline_layout(bind_group_layouts=[layout]),
-        compute={"module": module, "entry_point": "main"},
-    )
-    words = np.zeros(64, np.uint32)
-    words[: len(step.dispatch.params)] = step.dispatch.params
-    params = gpu.create_buffer_with_data(data=words, usage="UNIFORM")
+    dispatch = bench.step(1)[1].dispatch
+    session, gpu, shader = bench.session, device.wgpu, dispatch.kernel.shader()
+    declarations, own = shader.text.split("@compute", 1)
+    text = declarations + READ.replace("$LEAST", "sum += scales.least;" if "scales.least" in own else "")
+    pipelines = Pipelines(device)
+    pipeline = pipelines.get(replace(shader, text=text, origins=(("", 0),) * len(text.splitlines())))
+    params = gpu.create_buffer_with_data(data=shader.interface.pack(dispatch.params), usage="UNIFORM")
     out = device.buffer(bench.n * 4 + 256)
     groups = []
     for other in session.level(bench.step(1)[0])[1].steps:
-        buffers = [params, *(session._buffer(t) for t in other.dispatch.reads[:2]), out]
-        bound = [
-            {"binding": n, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
-            for n, buffer in zip((0, 2, 3, 4), buffers, strict=True)
-        ]
-        groups.append(gpu.create_bind_group(layout=layout, entries=bound))
+        buffers = [*(session.memory.buffer(t.value.id) for t in other.dispatch.reads), out]
+        groups.append(pipelines.bind(pipeline, params, None, buffers).handle)
 
     def run() -> None:
         encoder = gpu.create_command_encoder()
         work = encoder.begin_compute_pass()
-        work.set_pipeline(pipeline)
+        work.set_pipeline(pipeline.handle)
         for group in groups:
-            work.set_bind_group(0, group)
+            work.set_bind_group(0, group, [0])
             work.dispatch_workgroups(-(-bench.n // 32))
         work.end()
         gpu.queue.submit([encoder.finish()])
-        gpu._poll_wait()
+        device.wait()
 
     run()
     return run

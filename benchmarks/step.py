@@ -34,16 +34,17 @@ def main() -> None:
     session.collect(sample)
     dispatches = len(sample.recording.commands)
 
-    recorder, recording = session._recorder, sample.recording
+    recorder, recording = session.recorder, sample.recording
+    buffer = session.memory.input_buffer(session.graph.inputs[0])
     ours, ahead, theirs, whole = [], [], [], []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        recorder.write(session._own[session.graph.inputs[0]], 0, tokens)
+        recorder.write(buffer, 0, tokens)
         submission = recorder.submit(recording)
         submitted = time.perf_counter()
-        recorder.encode_ahead(recording, sample.env)
+        session.encode_ahead(sample)
         encoded = time.perf_counter()
-        device.wgpu._poll_wait()
+        device.wait()
         idle = time.perf_counter()
         recorder.read(recording.copies, submission)
         ours.append(submitted - start + time.perf_counter() - idle)
@@ -52,7 +53,7 @@ def main() -> None:
         start = time.perf_counter()
         class_step(session, sample, tokens)
         submitted = time.perf_counter()
-        device.wgpu._poll_wait()
+        device.wait()
         idle = time.perf_counter()
         class_read(session, sample)
         theirs.append(submitted - start + time.perf_counter() - idle)
@@ -60,18 +61,18 @@ def main() -> None:
         start = time.perf_counter()
         ticket = session.launch(given)
         launched = time.perf_counter()
-        recorder.encode_ahead(recording, sample.env)
-        device.wgpu._poll_wait()
+        session.encode_ahead(ticket)
+        device.wait()
         idle = time.perf_counter()
         session.collect(ticket)
         whole.append(launched - start + time.perf_counter() - idle)
     waits, hides, classes = (statistics.median(samples) / dispatches * 1e6 for samples in (ours, ahead, theirs))
 
-    known = median(lambda: session.levels.find(((1, 1), (1,)), {}, session._prepare), ROUNDS)
+    known = median(lambda: session.find_level(((1, 1), (1,)), {}), ROUNDS)
     fresh = []
     for length in range(9, 60):
         start = time.perf_counter()
-        session.levels.find(((1, length), (1,)), {}, session._prepare)
+        session.find_level(((1, length), (1,)), {})
         fresh.append(time.perf_counter() - start)
 
     adapter = device.adapter
@@ -89,7 +90,7 @@ def main() -> None:
 
 def class_step(session: GpuSession, ticket: Ticket, tokens: np.ndarray) -> None:
     device = session.device.wgpu
-    device.queue.write_buffer(session._own[session.graph.inputs[0]], 0, tokens)
+    device.queue.write_buffer(session.memory.input_buffer(session.graph.inputs[0]), 0, tokens)
     encoder = device.create_command_encoder()
     compute = encoder.begin_compute_pass()
     for command, (*_, x, y) in zip(ticket.recording.commands, ticket.recording.native, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hightide.graph.values import TensorValue
-from hightide.tools.opened_file import open_subject
+from hightide.tools.opened_file import open_file
 
 
 def damage(data: bytes, stored: bytes) -> bytes:
@@ -23,7 +23,7 @@ def damage(data: bytes, stored: bytes) -> bytes:
 
 
 def scales_of(path: Path, number: int) -> bytes:
-    graph = open_subject(path).parts[0].graph
+    graph = open_file(path).parts[0].graph
     call = [c for c in graph.calls if c.name == "et_vk.linear_q4gsw.default"][number]
     sources = {c.out: c.args["x"] for c in graph.calls if c.name == "et_vk.prepack.default"}
     value = graph.values[sources.get(call.args["scales"], call.args["scales"])]

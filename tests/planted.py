@@ -94,4 +94,4 @@ def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> Non
         shared = {**plan.shared, aliases.root[one]: new, aliases.root[other]: new}
         return replace(plan, shared=shared, shared_sizes=(*plan.shared_sizes, max(plan.shared_sizes)))
 
-    monkeypatch.setattr("hightide.runtime.gpu_session.plan_memory", wrong)
+    monkeypatch.setattr("hightide.runtime.session_plan.plan_memory", wrong)

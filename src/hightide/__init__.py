@@ -1,7 +1,9 @@
-"""Runs ExecuTorch programs on any WebGPU adapter, built once at their largest shape, at any live shape.
+"""Runs language models and ExecuTorch programs on any WebGPU adapter, at any live shape.
 
-program = hightide.load("model.pte")
-logits, = program.method("forward")(tokens, input_pos)
+hightide.LLM("model.gguf").generate("Once upon a time").text
+
+forward = hightide.load("model.pte").method("forward")
+(logits,) = forward(tokens, input_pos)
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from hightide.errors import DeviceError, HightideError, InputError, ProgramError
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
     from hightide.llm.llm import LLM
+    from hightide.llm.options import GenerationOptions
+    from hightide.llm.sampling import Sampling
     from hightide.pte.program import Method, Program, load
 
     __version__: str
@@ -21,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "DeviceError",
+    "GenerationOptions",
     "HightideError",
     "InputError",
     "Method",
     "Program",
     "ProgramError",
+    "Sampling",
     "UnsupportedError",
     "__version__",
     "adapters",
@@ -35,8 +41,10 @@ __all__ = [
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
     "LLM": "hightide.llm.llm",
+    "GenerationOptions": "hightide.llm.options",
     "Method": "hightide.pte.program",
     "Program": "hightide.pte.program",
+    "Sampling": "hightide.llm.sampling",
     "adapters": "hightide.gpu.device",
     "load": "hightide.pte.program",
 }
@@ -51,11 +59,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
+    metadata = import_module("importlib.metadata")
     try:
-        return version("hightide")
-    except PackageNotFoundError:  # a source tree that was never installed
+        return str(metadata.version("hightide"))
+    except metadata.PackageNotFoundError:  # a source tree that was never installed
         return "0"
 
 

@@ -21,13 +21,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-import hightide.pte.program
 from hightide.errors import UnsupportedError
 from hightide.formats.program_file import MethodFile, TensorSpec
 from hightide.formats.pte_values import DTYPES
 from hightide.formats.vkgraph import DELEGATE_IDS
 from hightide.graph.values import ITEM_SIZE
 from hightide.ops import REGISTRY
+from hightide.pte import program as pte
 
 _TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "bool": "Bool"} | {
     "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
@@ -121,18 +121,19 @@ class MethodMeta:
         return TensorInfo(spec)
 
 
-class Method:
-    """A loaded method."""
+class RuntimeMethod:
+    """A loaded method; `Method` in ExecuTorch's API."""
 
-    def __init__(self, method: hightide.pte.program.Method, meta: MethodMeta) -> None:
+    def __init__(self, method: pte.Method, meta: MethodMeta) -> None:
         self._method = method
         self._meta = meta
+        file = method.program.file.methods[method.name]
+        self._tensors = [isinstance(file.values[id], TensorSpec) for id in file.outputs]  # the others are numbers
 
     def execute(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Outputs for these inputs: torch tensors if any input is one."""
         outputs = self._method(*inputs)
-        specs = [self._meta._method.values[id] for id in self._meta._method.outputs]
-        results = [x if isinstance(spec, TensorSpec) else x.item() for x, spec in zip(outputs, specs, strict=True)]
+        results = [x if tensor else x.item() for x, tensor in zip(outputs, self._tensors, strict=True)]
         torch: Any = sys.modules.get("torch")
         if torch is not None and any(isinstance(x, torch.Tensor) for x in inputs):
             return [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in results]
@@ -143,22 +144,22 @@ class Method:
         return self._meta
 
 
-class Program:
-    """A loaded program."""
+class RuntimeProgram:
+    """A loaded program; `Program` in ExecuTorch's API."""
 
-    def __init__(self, program: hightide.pte.program.Program) -> None:
+    def __init__(self, program: pte.Program) -> None:
         self._program = program
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[str, RuntimeMethod] = {}
 
     @property
     def method_names(self) -> set[str]:
         return set(self._program.methods)
 
-    def load_method(self, name: str) -> Method:
+    def load_method(self, name: str) -> RuntimeMethod:
         if name not in self._program.methods:
             raise KeyError(name)
         if name not in self._methods:
-            self._methods[name] = Method(self._program.method(name), self.metadata(name))
+            self._methods[name] = RuntimeMethod(self._program.method(name), self.metadata(name))
         return self._methods[name]
 
     def metadata(self, method_name: str) -> MethodMeta:
@@ -166,7 +167,10 @@ class Program:
         return MethodMeta(self._program.file.methods[method_name])
 
     def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
-        raise UnsupportedError("hightide writes no ETDump; use `hightide explain` or `Method.explain` instead")
+        raise UnsupportedError("hightide does not write ETDumps; use `hightide profile` instead")
+
+
+Method, Program = RuntimeMethod, RuntimeProgram  # under ExecuTorch's own names
 
 
 class BackendRegistry:
@@ -209,13 +213,13 @@ class Runtime:
         debug_buffer_size: int = 0,
         data_path: Path | str | None = None,
         device: str | int | None = None,
-    ) -> Program:
+    ) -> RuntimeProgram:
         """Loads a program from a path, bytes or a file object. `device` is as in `hightide.load`."""
         if enable_etdump:
-            raise UnsupportedError("hightide writes no ETDump; load the program with enable_etdump=False")
+            raise UnsupportedError("hightide does not write ETDumps; load the program with enable_etdump=False")
         data_files = () if data_path is None else (data_path,)
         if isinstance(data, Path | str):
-            return Program(hightide.pte.program.load(data, device, data_files))
+            return RuntimeProgram(pte.load(data, device, data_files))
         if not isinstance(data, bytes | bytearray):
             if not hasattr(data, "read"):
                 raise TypeError(f"expected bytes, a path to a .pte file or a file object, got {type(data).__name__}")
@@ -223,4 +227,4 @@ class Runtime:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "program.pte")  # weights are memory-mapped, so the bytes need a file
             path.write_bytes(data)
-            return Program(hightide.pte.program.load(path, device, data_files))
+            return RuntimeProgram(pte.load(path, device, data_files))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hightide.ops.arguments import named
 from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import REGISTRY, Context, Dispatch, Op, Tensor
-from hightide.ops.movement.strided import copy
 
 
 class FakeChoice:
@@ -23,7 +23,7 @@ class FakeChoice:
 
     def __enter__(self) -> FakeChoice:
         self.choice = Choice("test.route", ("usual", "other"), lambda traits: self.default)
-        REGISTRY[self.op] = _Fake(self)
+        REGISTRY[self.op] = type("Fake", (_Fake,), {"fake": self, "family": "movement"})
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -31,19 +31,26 @@ class FakeChoice:
 
 
 class _Fake(Op):
-    def __init__(self, fake: FakeChoice) -> None:
-        self.fake = fake
+    fake: ClassVar[FakeChoice]
 
-    def outputs(self, ctx: Context, x: Tensor) -> Any:
-        return [x.dims]
+    x: Tensor
 
-    def plan(self, ctx: Context, x: Tensor, *, out: Tensor) -> Iterator[Dispatch]:
+    def outputs(self, ctx: Context) -> list[tuple[int, ...]]:
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterator[Dispatch]:
         option = ctx.choose(self.fake.choice)
         for _ in range(100 if option == self.fake.slow else 1):
             if option == "usual":
-                yield from REGISTRY["aten.mul.Tensor"].plan(ctx, x, 1.0, out=out)
+                yield from dispatches(ctx, "aten.mul.Scalar", self.x, 1.0, out=out)
             else:
-                yield copy(x, out)
+                yield from dispatches(ctx, "aten.expand_copy.default", self.x, self.x.dims, out=out)
 
-    def reference(self, x: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray) -> np.ndarray:
         return x
+
+
+def dispatches(ctx: Context, op: str, *arguments: Any, out: Tensor) -> Iterator[Dispatch]:
+    """What another op dispatches."""
+    yield from REGISTRY[op].bound(named(REGISTRY[op], arguments)).plan(ctx, out)

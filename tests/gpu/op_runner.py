@@ -24,12 +24,11 @@ def check_blank_parameters(session: GpuSession, inputs: list[np.ndarray]) -> Non
     """With parameters of zeros no kernel writes anything: that is how encoded commands are got rid of."""
     session.run(inputs)
     session.poison()
-    _, ready, _ = session._ready(inputs)
+    recording = session.recording(inputs)
     before = _contents(session)
-    session._recorder._discard(session._recorder._encode(ready.recording))
+    session.recorder.run_blank(recording)
     assert _contents(session) == before
 
 
 def _contents(session: GpuSession) -> list[bytes]:
-    read = session.device.wgpu.queue.read_buffer
-    return [bytes(read(buffer)) for buffer in (*session._shared, *session._own.values())]
+    return [bytes(session.device.read(buffer)) for buffer in session.memory.buffers()]

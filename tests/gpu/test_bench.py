@@ -65,16 +65,20 @@ def test_host_counts_a_steady_step(engine: Engine) -> None:
     assert 0 < host.known_level_us < host.new_level_ms * 1e3
 
 
-def test_counting_leaves_the_recorder_as_it_was(engine: Engine) -> None:
-    with pytest.raises(ZeroDivisionError), counted(engine.session):
-        raise ZeroDivisionError
-    assert "write" not in vars(engine.session._recorder) and "read" not in vars(engine.session._recorder)
+def test_bytes_are_counted_while_it_runs(engine: Engine) -> None:
+    engine.decode(1)
+    with counted(engine.session) as traffic:
+        engine.decode(2)
+    assert traffic.read == 8 and traffic.written >= 8
+    with counted(engine.session) as traffic:
+        pass
+    assert (traffic.written, traffic.read) == (0, 0)
 
 
 def test_kernels_add_up_to_the_run(engine: Engine) -> None:
-    usual = engine.session._recorder
+    usual = engine.session.recorder
     shares = kernel_shares(engine, LIMITS, contexts=(0, 100, 4096), runs=2)
-    assert engine.session._recorder is usual
+    assert engine.session.recorder is usual
     runs = {share.run for share in shares}
     assert runs == {"prefill 32", "decode at 128", "decode at 100"}
     for run in runs:
@@ -110,7 +114,7 @@ def test_the_whole_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hightide.gpu.limits.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     sizes = ["--prefill", "4,40", "--decode", "0,60,100000"]
     arguments = [str(model), "--quick", "--json", *sizes]
     monkeypatch.setattr(sys, "argv", ["hightide", "bench", *arguments, "--device", str(device.adapter.index)])

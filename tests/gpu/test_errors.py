@@ -123,10 +123,10 @@ def test_a_validation_error_is_an_exception_and_the_next_step_is_good(
     session, twin = llama_session(device), llama_session(device)
     for s in (session, twin):
         s.run(call(6, 0))
-    _, ready, _ = session._ready(call(1, 6))
-    entries = ready.recording.native
+    recording = session.recording(call(1, 6))
+    entries = recording.native
     groups = [entry[1] for entry in entries]
-    layouts = [command.pipeline.layout for command in ready.recording.commands]
+    layouts = [command.pipeline.layout for command in recording.commands]
     entries[0][1] = next(group for group, layout in zip(groups, layouts, strict=True) if layout is not layouts[0])
     for _ in range(2):
         with (
@@ -144,8 +144,7 @@ def test_a_validation_error_is_an_exception_and_the_next_step_is_good(
 def test_the_checked_path_names_the_op_of_a_validation_error(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHTIDE_DEBUG", "1")
     session = llama_session(device)
-    _, ready, _ = session._ready(call(1, 6))
-    commands = ready.recording.commands
+    commands = session.recording(call(1, 6)).commands
     broken = next(c for c in commands if "rms_norm" in c.call.name)
     broken.group = next(c.group for c in commands if "embedding" in c.call.name)
     with pytest.raises(DeviceError, match=r"^op \d+ \(et_vk.rms_norm.default\) rms_norm_vec4: .*layout"):
@@ -215,7 +214,7 @@ device = Device(find_adapter(None))
 session = llama_session(device)
 for position in range(warm):
     session.run(call(1, position))
-owner = session if hasattr(session, place) else session._recorder
+owner = session if hasattr(session, place) else session.recorder
 step = getattr(owner, place)
 
 def lost(*args):

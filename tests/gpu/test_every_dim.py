@@ -120,7 +120,7 @@ def marked() -> list[Any]:
     seen: set[str] = set()
     params = []
     for case in CASES:
-        family = type(REGISTRY[case.op]).__module__
+        family = REGISTRY[case.op].family
         params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] if family in seen else []))
         seen.add(family)
     return params

@@ -51,7 +51,7 @@ def marked(cases: list[Case]) -> list[Any]:
     seen: set[str] = set()
     params = []
     for case in cases:
-        family = type(REGISTRY[case.op]).__module__
+        family = REGISTRY[case.op].family
         params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] if family in seen else []))
         seen.add(family)
     return params

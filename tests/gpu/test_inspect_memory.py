@@ -10,7 +10,7 @@ from schedules import PROGRAMS
 from hightide.gpu.device import Device
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.inspect.planning import PlannedPart, target_of
-from hightide.tools.opened_file import open_subject
+from hightide.tools.opened_file import open_file
 
 MODELS = Path(__file__).parents[1] / "models"
 FILES = [PROGRAMS / f"{name}.pte" for name in ("llama_gqa", "two_dims", "llama_fp16")] + [MODELS / "qwen3.gguf"]
@@ -18,14 +18,14 @@ FILES = [PROGRAMS / f"{name}.pte" for name in ("llama_gqa", "two_dims", "llama_f
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_planned_is_built(path: Path, device: Device) -> None:
-    (part,) = open_subject(path).parts
+    (part,) = open_file(path).parts
     planned = PlannedPart(part, target_of(device))
     session = part.session()
     assert isinstance(session, GpuSession)
     taken, memory = session.device_bytes(), planned.memory
     assert (memory.weights, memory.state, memory.inputs) == (taken["weights"], taken["state"], taken["inputs"])
     assert memory.activations + memory.scratch == taken["activations"]
-    assert memory.buffers == len(session.memory.shared_sizes)
+    assert memory.buffers == len(session.memory.plan.shared_sizes)
     level = {s: min(most, 3) for s, most in part.symbols.items()}
     _, plan, _ = session.level(part.inputs_at(level))
     routes = [row.route for row in planned.explain_at(level).rows if row.grid != (0, 0)]

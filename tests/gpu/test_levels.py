@@ -125,7 +125,7 @@ def test_a_full_parameter_buffer_starts_anew(device: Device, monkeypatch: pytest
     session = llama_session(device)
     plan = session.level(call(1, 0))[1]
     blocks = len({(step.dispatch.kernel, step.dispatch.params) for step in plan.steps})
-    monkeypatch.setattr("hightide.runtime.gpu_session.PARAMS_BLOCKS", blocks + 8)  # room for one plan, not for two
+    monkeypatch.setattr("hightide.runtime.ready_plans.PARAMS_BLOCKS", blocks + 8)  # room for one plan, not for two
     tight = llama_session(device)
     # Repeats have commands encoded ahead, which hold offsets of parameters that are then overwritten.
     order = [*(1,) * 4, 7, 7, 7, 1, 1, *range(1, MAX_TOKENS + 1), 1, 1]
@@ -133,7 +133,7 @@ def test_a_full_parameter_buffer_starts_anew(device: Device, monkeypatch: pytest
         inputs = call(tokens, n)
         assert tight.run(inputs)[0].tobytes() == session.run(inputs)[0].tobytes()
         assert len(tight.levels) <= 2
-    monkeypatch.setattr("hightide.runtime.gpu_session.PARAMS_BLOCKS", blocks - 1)
+    monkeypatch.setattr("hightide.runtime.ready_plans.PARAMS_BLOCKS", blocks - 1)
     with pytest.raises(UnsupportedError, match=f"a plan needs more than {blocks - 1} different sets of parameters"):
         llama_session(device)
 

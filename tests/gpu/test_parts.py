@@ -9,7 +9,7 @@ import pytest
 from schedules import PROGRAMS
 
 from hightide.gpu.device import Device
-from hightide.tools.opened_file import open_subject
+from hightide.tools.opened_file import open_file
 
 MODELS = Path(__file__).parents[1] / "models"
 FILES = [PROGRAMS / "llama_gqa.pte", PROGRAMS / "symints_between.pte", MODELS / "llama.gguf"]
@@ -18,7 +18,7 @@ FILES = [PROGRAMS / "llama_gqa.pte", PROGRAMS / "symints_between.pte", MODELS / 
 @pytest.mark.parametrize("fuse", [True, False], ids=["fused", "as in the file"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_parts_agree_with_the_references(path: Path, fuse: bool, device: Device) -> None:
-    for part in open_subject(path).parts:
+    for part in open_file(path).parts:
         gpu, cpu = part.session(fuse=fuse), part.session("cpu")
         if not fuse:
             assert [call.name for call in gpu.graph.calls] == [call.name for call in part.graph.calls]

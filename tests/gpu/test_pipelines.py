@@ -6,14 +6,15 @@ import threading
 
 import numpy as np
 import pytest
+from planted import change_kernels
 
 from hightide.errors import DeviceError
 from hightide.gpu.device import Device
 from hightide.gpu.pipelines import Pipelines, compiling, pipelines
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.contract import kernel
 from hightide.runtime.gpu_session import GpuSession
+from hightide.wgsl.shader import Shader
 
 
 def small_graph() -> Graph:
@@ -22,14 +23,14 @@ def small_graph() -> Graph:
     return b.graph(b.call("aten._softmax.default", b.call("aten.relu.default", x), -1, False))
 
 
-def keys(device: Device) -> list[tuple[object, int, int, tuple[int, ...]]]:
+def shaders(device: Device) -> list[Shader]:
     session = GpuSession(small_graph(), device)
     steps = session.level([np.ones((9, 12), np.float32)])[1].steps
-    return [(s.dispatch.kernel, len(s.dispatch.reads), len(s.dispatch.writes), ()) for s in steps]
+    return [step.dispatch.kernel.shader() for step in steps]
 
 
 def test_they_are_compiled_in_other_threads_and_found_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = keys(device)
+    wanted = shaders(device)
     fresh = Device(device.adapter)
     made = Pipelines(fresh)
     seen: list[str] = []
@@ -40,28 +41,28 @@ def test_they_are_compiled_in_other_threads_and_found_again(device: Device, monk
         return create(**settings)
 
     monkeypatch.setattr(fresh.wgpu, "create_compute_pipeline", watched)
-    made.start([*wanted, *wanted])  # type: ignore[list-item]
-    first = [made.get(*key) for key in wanted]  # type: ignore[arg-type]
+    made.start([*wanted, *wanted])
+    first = [made.get(shader) for shader in wanted]
     assert len(seen) == len(wanted) == 2 and all(name.startswith("pipelines") for name in seen)
-    made.start(wanted)  # type: ignore[arg-type]
-    assert [made.get(*key) for key in wanted] == first and len(seen) == 2  # type: ignore[arg-type]
+    made.start(wanted)
+    assert [made.get(shader) for shader in wanted] == first and len(seen) == 2
 
 
-def test_a_kernel_that_does_not_compile_shows_its_lines(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_compile_shows_its_lines(device: Device) -> None:
     made = Pipelines(Device(device.adapter))
-    monkeypatch.setattr("hightide.gpu.pipelines.shader_source", lambda kernel, halves=(): "// first\nfn main( {")
-    broken = [(kernel("none.wgsl", f"broken{n}"), 1, 1, ()) for n in range(2)]
+    declared, places = shaders(device)[0].interface, (("", 0), ("ops/none.wgsl", 7))
+    broken = [Shader(f"broken{n}", "// first\nfn main( {\n", declared, places) for n in range(2)]
     made.start(broken)
-    for key in broken:
+    for shader in broken:
         with pytest.raises(DeviceError, match=r"kernel broken\d does not compile") as raised:
-            made.get(*key)
-        assert "   2 fn main( {" in str(raised.value)
+            made.get(shader)
+        assert "   2 none.wgsl:7 fn main( {" in str(raised.value)
 
 
 def test_a_session_that_cannot_be_built_says_so_each_time(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = Device(device.adapter)
     with monkeypatch.context() as patch:
-        patch.setattr("hightide.gpu.pipelines.shader_source", lambda kernel, halves=(): "fn main( {")
+        change_kernels(patch, lambda text: "fn main( {")
         for _ in range(2):
             with pytest.raises(DeviceError, match="does not compile"):
                 GpuSession(small_graph(), fresh)

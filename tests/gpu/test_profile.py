@@ -20,12 +20,13 @@ from hightide.gpu import limits as limits_module
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits, known_limits, measure_limits
 from hightide.gpu.queries import SET_SIZE, Queries
-from hightide.gpu.timestamps import TimedRecorder, Timing, finest_timing
+from hightide.gpu.recorder import Recorder
+from hightide.gpu.timestamps import Timing, finest_timing
 from hightide.ops.builder import GraphBuilder
 from hightide.pte.program import load
 from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.opened_file import open_file
 from hightide.tools.profile import profile, profile_file
-from hightide.tools.profile.measure import _recording_with
 
 MODELS = Path(__file__).parents[1] / "models"
 TIMINGS = list(Timing)
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its deleg
 @pytest.fixture(autouse=True)
 def some_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Limits take seconds to measure, and are tested by themselves."""
-    monkeypatch.setattr(limits_module, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     made_up = Limits(10.0, 10.0, 100.0, 10.0, 50.0, 200.0)
     monkeypatch.setattr(limits_module, "_measure", lambda device: made_up)
 
@@ -47,13 +48,12 @@ def possible(device: Device, timing: Timing) -> Timing:
 
 
 def timed_run(session: GpuSession, inputs: list[np.ndarray], timing: Timing) -> tuple[Any, Any, int, int]:
-    recorder = TimedRecorder(session.device, session._recorder.readbacks[0].size, session._params, timing)
-    recorder.prepare()
-    with _recording_with(session, recorder):
+    with session.timed(session.timer(timing)) as timer:
+        timer.prepare()
         begin = time.perf_counter_ns()
         outputs = session.collect(session.launch(inputs))
         end = time.perf_counter_ns()
-    return outputs, recorder, begin, end
+    return outputs, timer, begin, end
 
 
 @pytest.mark.parametrize("timing", TIMINGS, ids=lambda timing: timing.name)
@@ -70,7 +70,7 @@ def test_every_dispatch_is_timed_and_computes_what_it_always_does(device: Device
         assert begin - times.error <= times.begin[0] and times.end[-1] <= end + times.error
         assert {span.name for span in recorder.spans} == {"plan", "write", "encode", "submit", "wait", "read"}
         assert all(begin <= span.begin <= span.end <= end for span in recorder.spans)
-    assert type(session._recorder) is not TimedRecorder and session.run(call(1, 14))
+    assert type(session.recorder) is Recorder and session.run(call(1, 14))
 
 
 def test_a_long_dispatch_is_told_from_the_short_ones_around_it(device: Device) -> None:
@@ -115,7 +115,7 @@ def test_a_profile_leaves_the_session_as_it_was(device: Device, timing: Timing) 
     session, plain = llama_session(device), llama_session(device)
     for one in (session, plain):
         one.run(call(9, 0))
-    before = session.read_state()
+    before, memory = session.read_state(), session.device_bytes()
     measured = profile(session, call(5, 0, seed=7), runs=2, timing=possible(device, timing))
     for got, expected in zip(session.read_state(), before, strict=True):
         np.testing.assert_array_equal(got, expected)
@@ -124,7 +124,7 @@ def test_a_profile_leaves_the_session_as_it_was(device: Device, timing: Timing) 
     (level,) = measured.levels
     assert measured.timing is timing and len(level.runs) == len(level.untimed) == 2
     assert [d.index for d in level.dispatches] == [s.call.index for s in session.level(call(5, 0))[1].steps]
-    assert not session._backup
+    assert session.device_bytes() == memory
 
 
 def test_the_clock_of_a_profile_is_one(device: Device) -> None:
@@ -167,7 +167,7 @@ def test_what_has_no_dispatches_is_refused(device: Device) -> None:
     with pytest.raises(UnsupportedError, match=r"portable\.pte: method forward has no delegate"):
         profile_file(PROGRAMS / "portable.pte")
     with pytest.raises(UnsupportedError, match="the NumPy references cannot"):
-        profile_file(PROGRAMS / "llama_gqa.pte", device="cpu")
+        profile_file(open_file(PROGRAMS / "llama_gqa.pte", device="cpu"))
     method = load(PROGRAMS / "llama_gqa.pte").method("forward")
     assert profile(method, [np.ones((1, 3), np.int64), np.array([0])], runs=1).levels[0].dispatches
 
@@ -181,7 +181,7 @@ def test_a_finer_timing_than_the_adapter_has_is_refused(device: Device, monkeypa
 
 def test_limits_are_measured_once(device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(limits_module, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     for name, less in (("SECONDS", 0.001), ("LEAST_RUNS", 1), ("SHORT_RUNS", 3)):
         monkeypatch.setattr(limits_module, name, less)
     assert known_limits(device) is None
@@ -230,7 +230,7 @@ def test_the_command(device: Device, hightide: Any, tmp_path: Path) -> None:
         (("--at", "X=1"), "forward has no X; what varies in it: S (up to 47), pos (up to 95)"),
         (("--at", "S=99"), "S is 99; in forward it is 0 to 47"),
         (("--at", "S"), "'S' is not NAME=NUMBER"),
-        (("--choose", "nothing=1"), "'nothing=1' is not CHOICE=OPTION"),
+        (("--route", "nothing=1"), "there is no choice of routes 'nothing'"),
         (("--method", "backward"), "has no method 'backward'"),
     ],
 )

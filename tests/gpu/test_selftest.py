@@ -15,7 +15,7 @@ from planted import change_kernels
 from hightide.cli import main
 from hightide.gpu.device import Device
 from hightide.ops.case import Case, In, all_cases
-from hightide.tools.doctor import report
+from hightide.tools.doctor import examination
 from hightide.tools.doctor.selftest import Trial, run_trial, self_test, trials
 
 SOME = [case for case in all_cases() if case.name in ("relu", "rms_norm", "softmax_live", "add_bools", "sum_two")]
@@ -76,13 +76,13 @@ def test_it_is_kept_until_a_kernel_changes(
         return self_test(device, SOME[:2])
 
     monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(report, "self_test", two)
-    first, second = report.tested(device), report.tested(device)
+    monkeypatch.setattr(examination, "self_test", two)
+    first, second = examination.tested(device), examination.tested(device)
     assert len(ran) == 1 and not first.before and second.before
     assert (first.trials, first.routes, first.failures) == (second.trials, second.routes, second.failures) == (2, 2, ())
-    assert not report.tested(device, fresh=True).before and len(ran) == 2
-    monkeypatch.setattr("hightide.gpu.measurements.kernels_digest", lambda: "others")
-    assert not report.tested(device).before and len(ran) == 3
+    assert not examination.tested(device, fresh=True).before and len(ran) == 2
+    monkeypatch.setattr("hightide.tools.doctor.examination.kernels_digest", lambda: "others")
+    assert not examination.tested(device).before and len(ran) == 3
 
     def doctor(*args: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["hightide", "doctor", *args])
@@ -95,6 +95,6 @@ def test_it_is_kept_until_a_kernel_changes(
     assert code == 0 and found["healthy"] and found["self_test"]["trials"] == 2 and found["models"]
     code, out = doctor("--no-test")
     assert code == 0 and device.adapter.name in out and "Self-test" not in out and "largest tensor" in out
-    monkeypatch.setattr(report, "tested", lambda *_: report.SelfTest(2, 2, (("relu", "relu at S=1: wrong"),), 1.0))
+    monkeypatch.setattr(examination, "tested", lambda *_: examination.SelfTest(2, 2, (("relu", "relu at S=1: wrong"),), 1.0))
     code, out = doctor()
     assert code == 1 and "1 wrong" in out and "relu at S=1: wrong" in out

@@ -91,7 +91,7 @@ def test_a_steady_decode_step_writes_few_bytes_besides_its_inputs(
     assert isinstance(session, GpuSession)
     for position in range(3):
         forward([[1]], [position])
-    inputs = {id(session._own[i]) for i in session.graph.inputs if i in session._own}
+    inputs = {id(session.memory.input_buffer(i)) for i in session.graph.inputs}
     for position in range(3, INDEX[name]["context"]):  # also where a grid that follows the position changes
         writes = Writes(monkeypatch)
         forward([[position]], [position])

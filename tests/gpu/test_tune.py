@@ -13,10 +13,11 @@ from fake_choice import FakeChoice
 
 from hightide.cli import main
 from hightide.gpu.device import Device
-from hightide.gpu.measurements import TUNED
+from hightide.gpu.measurements import adapter_key, save
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, Choice, Choices
+from hightide.runtime.device_routes import TUNED, tuned_routes
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.tune import tuner as tuning
 from hightide.tools.tune.tuner import Verdict, decide, different, forget, keep, known, tune
@@ -99,21 +100,21 @@ def routes(device: Device) -> set[str]:
 def test_what_was_chosen_is_found_again(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict("test.route", "other", "usual", {"usual": 1.0, "other": 0.5}, {"w": {"usual": 1.0, "other": 0.5}})
     with FakeChoice():
-        fresh = Device(device.adapter)
-        assert fresh.tuned == {} and known(device.adapter) == [] and routes(fresh) == {"elementwise"}
+        adapter, fresh = device.adapter, Device(device.adapter)
+        assert tuned_routes(adapter) == {} and known(adapter) == [] and routes(fresh) == {"elementwise"}
         keep(fresh, [verdict])
         assert routes(fresh) == {"strided"}  # at once, and in other processes
-        later = Device(device.adapter)
-        assert later.tuned == {"test.route": "other"} and known(device.adapter) == [verdict]
+        later = Device(adapter)
+        assert tuned_routes(adapter) == {"test.route": "other"} and known(adapter) == [verdict]
         assert routes(later) == {"strided"}
         graph, inputs = workload().build(device.traits)
         forced = GpuSession(graph, later, choices={"test.route": "usual"})
         assert forced.level(inputs)[1].steps[0].dispatch.kernel.name == "elementwise"
         monkeypatch.setenv("HIGHTIDE_TUNED", "0")
-        assert Device(device.adapter).tuned == {}
+        assert tuned_routes(adapter) == {}
         monkeypatch.delenv("HIGHTIDE_TUNED")
-        monkeypatch.setattr("hightide.gpu.measurements._version", lambda: "another")
-        assert Device(device.adapter).tuned == {}
+        monkeypatch.setattr("hightide.gpu.measurements.hightide_version", lambda: "another")
+        assert tuned_routes(adapter) == {}
         monkeypatch.undo()
     monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: folder)
     assert forget(device.adapter) and not forget(device.adapter) and known(device.adapter) == []
@@ -121,17 +122,14 @@ def test_what_was_chosen_is_found_again(device: Device, folder: Path, monkeypatc
 
 @pytest.mark.parametrize("damage", ["[]", '{"%s": 3}', '{"%s": {"chosen": [1], "verdicts": [{"x": 1}]}}', "{"])
 def test_a_damaged_file_means_the_defaults(damage: str, device: Device, folder: Path) -> None:
-    from hightide.gpu.measurements import adapter_key
-
     (folder / TUNED).write_text(damage % adapter_key(device.adapter) if "%s" in damage else damage)
-    assert Device(device.adapter).tuned == {} and known(device.adapter) == []
+    assert tuned_routes(device.adapter) == {} and known(device.adapter) == []
 
 
 def test_an_option_that_is_gone_is_passed_over(device: Device, folder: Path) -> None:
     with FakeChoice():
-        fresh = Device(device.adapter)
-        fresh.tuned = {"test.route": "gone", "no.such.choice": "x"}
-        assert routes(fresh) == {"elementwise"}
+        save(TUNED, {adapter_key(device.adapter): {"chosen": {"test.route": "gone", "no.such.choice": "x"}}})
+        assert tuned_routes(device.adapter) and routes(device) == {"elementwise"}
 
 
 def test_the_command(
@@ -143,7 +141,6 @@ def test_the_command(
             main()
         return int(done.value.code or 0), *capsys.readouterr()
 
-    before = dict(device.tuned)
     with FakeChoice(slow="usual") as fake:
         monkeypatch.setattr(tuning, "CHOICES", {"test.route": fake.choice})
         monkeypatch.setattr(tuning, "workloads", lambda: [workload()])
@@ -155,7 +152,6 @@ def test_the_command(
         assert found["adapter"] == device.adapter.name and found["choices"][0]["chosen"] == "other"
         assert hightide("--reset")[0] == 0 and hightide("--show")[0] == 1
     assert hightide("--device", "cpu")[0] == 1
-    device.tuned = before
 
 
 def test_the_workloads_run(device: Device) -> None:

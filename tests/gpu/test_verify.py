@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from fake_choice import dispatches
 from llamas import INPUTS, small_llama
 from planted import key_beyond, one_buffer_for, plant, wrong_scale
 from schedules import INDEX, PROGRAMS
@@ -23,12 +24,12 @@ from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.inspect.level_sources import GraphSource
-from hightide.tools.opened_file import Part, open_subject
+from hightide.tools.opened_file import Part, open_file
 from hightide.tools.verify.compare import compare
 from hightide.tools.verify.level_choice import levels_of
-from hightide.tools.verify.part_verifier import PartVerifier, Settings
+from hightide.tools.verify.part_verifier import PartVerifier, VerifySettings
 from hightide.tools.verify.results import LevelResult
-from hightide.tools.verify.verify_file import Where, verify_file
+from hightide.tools.verify.verify_file import WantedLevels, verify_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 MODELS = Path(__file__).parents[1] / "models"
@@ -50,7 +51,7 @@ def llama() -> Part:
 def looked_at(part: Part, device: Device, *levels: Mapping[str, int], **settings: Any) -> list[LevelResult]:
     """The part without fusing: kernels and ops as they are written in these tests; only the routes that it takes."""
     session = GpuSession(part.graph, device, part.dynamic, part.names)
-    verifier = PartVerifier(part, session, Settings(**{"routes": False, **settings}))
+    verifier = PartVerifier(part, session, VerifySettings(**{"routes": False, **settings}))
     return [verifier.level(at) for at in levels]
 
 
@@ -99,7 +100,7 @@ def test_every_gguf_model_passes_on_every_route(name: str, device: Device) -> No
 
 
 def check_program(path: Path, routes: bool = True) -> None:
-    report = verify_file(open_subject(path), Where({}), Settings(routes=routes), [None])
+    report = verify_file(open_file(path), WantedLevels({}), VerifySettings(routes=routes), [None])
     assert report.passed, report.as_json()
     assert any(op.alone is not None for level in report.levels for op in level.ops)
 
@@ -119,8 +120,8 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "a row written beyond the live length": (
         (
-            "dst[to_at] = src[from_at];",
-            "dst[to_at] = src[from_at]; dst[u32(to_at) + params.numel + 4u] = src[from_at];",
+            "store_dst(u32(at.y), load_src(u32(at.x)));",
+            "store_dst(u32(at.y), load_src(u32(at.x))); store_dst(u32(at.y) + params.numel + 4u, load_src(u32(at.x)));",
         ),
         PREFILL,
     ),
@@ -145,7 +146,7 @@ def test_a_fault_in_a_kernel_is_found_and_named(
     assert culprit.problem and not result.passed
     stale = any("reads beyond the live part" in hint for hint in culprit.hints)
     if "written beyond" in fault:
-        state = f"elements of state {expected.args['k_cache']} that it must leave alone"
+        state = f"elements of state {expected.args.get('k_cache')} that it must leave alone"
         assert (state if "keys" in fault else "words beyond the live part of its output") in culprit.problem
     else:
         # A key that is written one position too far leaves its own place unwritten.
@@ -174,8 +175,8 @@ def test_a_wrong_constant_is_found_and_named(llama: Part, device: Device) -> Non
     scales = llama.graph.values[broken.args["scales"]]
     assert isinstance(scales, TensorValue) and scales.constant is not None
     right = np.frombuffer(scales.constant.view(), np.float32)
-    device.write(session._own[scales.id], 40, right[10:11] * np.float32(1.01))
-    result = PartVerifier(llama, session, Settings(routes=False)).level(PREFILL)
+    session.memory.write(scales.id, right[10:11] * np.float32(1.01), at=40)
+    result = PartVerifier(llama, session, VerifySettings(routes=False)).level(PREFILL)
     assert result.culprit is not None and result.culprit.index == broken.index
     dims = ", ".join(map(str, scales.dims))
     assert any(
@@ -227,7 +228,7 @@ def test_a_pass_that_changes_the_meaning_is_found(llama: Part, device: Device) -
     calls = [replace(c, args={**c.args, "eps": wrong.id}) if c is norm else c for c in llama.graph.calls]
     other = replace(llama.graph, values=(*llama.graph.values, wrong), calls=tuple(calls))
     session = GpuSession(other, device, llama.dynamic, llama.names)
-    result = PartVerifier(llama, session, Settings(routes=False)).level(PREFILL)
+    result = PartVerifier(llama, session, VerifySettings(routes=False)).level(PREFILL)
     assert result.culprit is None
     assert len(result.problems) == 1 and result.problems[0].startswith(
         "fusing changed what the program means: output 0"
@@ -237,25 +238,28 @@ def test_a_pass_that_changes_the_meaning_is_found(llama: Part, device: Device) -
 class Twice(Op):
     """2 x, by two routes, one of them wrong."""
 
-    choice: Choice
+    choice: ClassVar[Choice]
 
-    def outputs(self, ctx: Context, x: Tensor) -> list[tuple[int, ...]]:
-        return [x.dims]
+    x: Tensor
 
-    def plan(self, ctx: Context, x: Tensor, *, out: Tensor) -> Iterator[Dispatch]:
+    def outputs(self, ctx: Context) -> list[tuple[int, ...]]:
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterator[Dispatch]:
         factor = {"right": 2.0, "also_right": 2.0, "wrong": 3.0}[ctx.choose(self.choice)]
-        yield from REGISTRY["aten.mul.Scalar"].plan(ctx, x, factor, out=out)
+        yield from dispatches(ctx, "aten.mul.Scalar", self.x, factor, out=out)
         if ctx.choose(self.choice) != "right":  # twice the same, so that it counts as another route
-            yield from REGISTRY["aten.mul.Scalar"].plan(ctx, x, factor, out=out)
+            yield from dispatches(ctx, "aten.mul.Scalar", self.x, factor, out=out)
 
-    def reference(self, x: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def reference(x: np.ndarray) -> np.ndarray:
         return x * 2
 
 
 def test_a_wrong_route_that_is_not_taken_is_found_and_named(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHOICES, "test.twice", None)  # put back what was there: nothing
     Twice.choice = Choice("test.twice", ("right", "also_right", "wrong"), default=lambda traits: "right")
-    monkeypatch.setitem(REGISTRY, "test.twice.default", Twice())
+    monkeypatch.setitem(REGISTRY, "test.twice.default", Twice)
     b = GraphBuilder()
     part = part_of(b.graph(b.call("test.twice.default", b.call("aten.relu.default", b.input((6, 8))))))
     (result,) = looked_at(part, device, {"S": 3} if "S" in part.symbols else {}, routes=True)

@@ -16,7 +16,7 @@ from hightide.cli import app
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
-from hightide.tools.opened_file import open_subject
+from hightide.tools.opened_file import open_file
 
 
 def command(*args: str | Path, code: int = 0) -> str:
@@ -80,8 +80,8 @@ def test_two_files_are_compared_op_by_op(device: Device, tmp_path: Path) -> None
     file = PROGRAMS / "llama_gqa.pte"
     assert "at most 0.0e+00 from" in command(file, "--against", file, "--at", "S=3,pos=0", "--quiet")
     data = bytearray(file.read_bytes())
-    subject = open_subject(file)
-    broken = damaged_scale(subject.parts[0].graph, data)
+    opened = open_file(file)
+    broken = damaged_scale(opened.parts[0].graph, data)
     other = tmp_path / "other.pte"
     other.write_bytes(data)
     report = json.loads(command(file, "--against", other, "--at", "S=3,pos=0", "--at", "S=1,pos=4", "--json", code=1))

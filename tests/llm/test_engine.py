@@ -20,8 +20,10 @@ from hightide.errors import HightideError, InputError, ProgramError
 from hightide.gpu.device import adapters
 from hightide.gpu.recorder import Recorder
 from hightide.llm.decoder import Decoder, GraphDecoder
-from hightide.llm.sampling import find_draft
+from hightide.llm.options import GenerationOptions
+from hightide.llm.sampling import Sampling, find_draft
 from hightide.ops.sampling.sampling import sample
+from hightide.planning.explain import explain
 from hightide.pte.program import load
 
 TESTS = Path(__file__).parents[1]
@@ -355,13 +357,14 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (PROMPT, {"repetition_penalty": 0}, "repetition_penalty cannot be 0"),
     (PROMPT, {"presence_penalty": float("nan")}, "presence_penalty must be a number, not nan"),
     (PROMPT, {"logprobs": -1}, "logprobs cannot be -1"),
-    (PROMPT, {"logit_bias": {VOCAB: 1.0}}, f"logit_bias names token {VOCAB}; there are 0..{VOCAB - 1}"),
+    (PROMPT, {"logit_bias": {VOCAB: 1.0}}, f"logit_bias names token {VOCAB}, but the vocabulary ends at {VOCAB - 1}"),
     (PROMPT, {"logit_bias": {1: float("nan")}}, "logit_bias cannot be NaN"),
     (PROMPT, {"max_tokens": -1}, "max_tokens cannot be -1"),
-    (PROMPT, {"on_full": "wrap"}, "on_full is 'stop' or 'shift', not 'wrap'"),
+    (PROMPT, {"on_full": "wrap"}, "on_full must be 'stop' or 'shift', not 'wrap'"),
     (PROMPT, {"speculate": True, "temperature": 1.0}, "speculation needs temperature 0"),
     (PROMPT, {"speculate": True, "logprobs": 1}, "speculation needs temperature 0"),
     (PROMPT, {"stop": ["x"]}, "stop strings need a tokenizer"),
+    (PROMPT, {"warmth": 1.0}, "there is no option 'warmth'; the options are max_tokens, "),
     ([], {}, "the prompt is empty"),
     ([1, VOCAB], {}, f"token id {VOCAB} is outside the vocabulary of {VOCAB}"),
     ([-1], {}, "token id -1 is outside"),
@@ -386,7 +389,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(prompt: Any, options: di
 @pytest.mark.parametrize("name, most", [("llama.gguf", 256), ("llama_gqa.pte", 96), ("llama_nokv.pte", 47)])
 def test_the_context_asked_for_must_be_there(name: str, most: int) -> None:
     for wrong in (0, most + 1):
-        with pytest.raises(InputError, match=f"has a context of {most}; {wrong} was asked for"):
+        with pytest.raises(InputError, match=f"has a context of {most} tokens; it cannot use {wrong}"):
             open_llm(name, "cpu", context=wrong)
     assert open_llm(name, "cpu", context=20).generate(PROMPT).finish_reason == "context"
 
@@ -444,10 +447,10 @@ def order(where: str | None) -> Iterator[tuple[LLM, Order]]:
     llm = shared_llm(where)
     llm.reset()
     order = Order(llm.decoder)
-    llm.decoder = order  # type: ignore[assignment]
+    llm.engine.decoder = order  # type: ignore[assignment]
     yield llm, order
     llm.reset()
-    llm.decoder = order.decoder
+    llm.engine.decoder = order.decoder
     assert order.launched == order.collected, "a call is still under way"
 
 
@@ -617,7 +620,7 @@ def test_a_state_that_does_not_fit_changes_nothing(llm: LLM, tmp_path: Path) -> 
             llm.load_state(tmp_path / name)
         assert "\n" not in str(caught.value) and llm.tokens == held, name
     for wrong in (-1, len(held) + 1):
-        with pytest.raises(InputError, match=f"there are {len(held)} tokens to keep, not {wrong}"):
+        with pytest.raises(InputError, match=f"there are {len(held)} tokens, so {wrong} cannot be kept"):
             llm.truncate(wrong)
     assert llm.generate(PROMPT, max_tokens=4).tokens == expected
 
@@ -636,6 +639,73 @@ def save_other(name: str, path: Path, max_tokens: int = 2, **options: Any) -> No
     other = open_llm(name, "cpu", **options)
     other.generate(PROMPT, max_tokens=max_tokens)
     other.save_state(path)
+
+
+# ---- the model as an object
+
+
+def test_a_model_says_what_it_is() -> None:
+    llm = open_llm()
+    assert repr(llm) == "<LLM llama.gguf on NumPy, context 48, 0 tokens>"
+    llm.generate(PROMPT, max_tokens=3)
+    assert repr(llm) == f"<LLM llama.gguf on NumPy, context 48, {len(llm.tokens)} tokens>"
+    llm.truncate(1)
+    assert repr(llm) == "<LLM llama.gguf on NumPy, context 48, 1 token>"
+
+
+@pytest.mark.parametrize("name", ["llama.gguf", "llama_nokv.pte"])
+@pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
+def test_a_closed_model_is_refused(name: str, where: str | None, tmp_path: Path) -> None:
+    with open_llm(name, where) as llm:
+        stream = llm.stream(PROMPT, max_tokens=8)
+        next(stream)
+    assert list(stream) == [] and stream.finish_reason == "closed"
+    llm.close()
+    calls: list[Callable[[], object]] = [
+        lambda: llm.generate(PROMPT),
+        lambda: llm.stream(PROMPT),
+        llm.reset,
+        lambda: llm.truncate(0),
+        lambda: llm.save_state(tmp_path / "state"),
+        lambda: llm.load_state(tmp_path / "state"),
+        lambda: llm.tokens,
+    ]
+    for call in calls:
+        with pytest.raises(HightideError) as error:
+            call()
+        assert str(error.value) == f"{name} is closed; open it again with hightide.LLM"
+    assert repr(llm) == f"<LLM {name} (closed)>" and llm.context >= CONTEXT - 1
+
+
+def test_options_in_one_object(llm: LLM) -> None:
+    options = GenerationOptions(max_tokens=6, seed=3, sampling=Sampling(temperature=1.5, top_k=20))
+    expected = llm.generate(PROMPT, max_tokens=6, seed=3, temperature=1.5, top_k=20).tokens
+    assert llm.generate(PROMPT, options).tokens == expected
+    assert llm.generate(PROMPT, options, max_tokens=3).tokens == expected[:3]
+    greedy = llm.generate(PROMPT, max_tokens=6).tokens
+    assert llm.generate(PROMPT, options, temperature=0).tokens == greedy != expected
+
+
+@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte"])
+def test_routes_are_checked(name: str) -> None:
+    assert open_llm(name, routes={"linear.gemv": "split"}).generate(PROMPT, max_tokens=2).tokens
+    with pytest.raises(InputError, match=r"linear\.gemv has no route 'x'; its routes are"):
+        open_llm(name, routes={"linear.gemv": "x"})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte"])
+def test_routes_that_are_forced_are_taken(name: str) -> None:
+    if not adapters():
+        pytest.skip("no WebGPU adapter")
+    taken = set()
+    for option in ("split", "registers"):
+        with open_llm(name, None, routes={"linear.gemv": option}) as llm:
+            assert isinstance(llm.decoder, GraphDecoder)
+            session = llm.decoder.session
+            given = [np.zeros((1,) * len(s.dims) if s.dynamic else s.dims, s.dtype) for s in session.specs]
+            taken.add(tuple(row.route for row in explain(session, given).rows))
+    assert len(taken) == 2
 
 
 # ---- programs of the exporter

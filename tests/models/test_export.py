@@ -178,14 +178,14 @@ def test_the_command_writes_the_program_and_its_tokenizer(tmp_path: Path) -> Non
 # ---- what is refused, without the exporter
 
 REFUSED: list[tuple[str, dict[str, Any], type[HightideError], str]] = [
-    ("gemma3", {}, UnsupportedError, "is a gemma3 model; llama, qwen2, qwen3, phi3 can be exported"),
-    ("phi3", {}, UnsupportedError, "sees 9 tokens back"),
-    ("llama_bias", {}, UnsupportedError, "has no place in the exporter's Llama"),
-    ("llama", {}, UnsupportedError, "131 rows; multiples of 4"),
-    ("llama", {"group_size": 40}, InputError, "not whole groups of 40"),
+    ("gemma3", {}, UnsupportedError, "is a gemma3 model; only llama, qwen2, qwen3, phi3 can be exported"),
+    ("phi3", {}, UnsupportedError, "sees the last 9 tokens only"),
+    ("llama_bias", {}, UnsupportedError, "the exporter's Llama has no place for"),
+    ("llama", {}, UnsupportedError, "131 rows; only multiples of 4"),
+    ("llama", {"group_size": 40}, InputError, "not a multiple of 40"),
     ("llama", {"group_size": 0}, InputError, "group_size cannot be 0"),
-    ("llama", {"embedding_bits": 3}, InputError, "embedding_bits is 4 or 8, not 3"),
-    ("llama", {"context": 300}, InputError, "has a context of 256; 300 was asked for"),
+    ("llama", {"embedding_bits": 3}, InputError, "embedding_bits must be 4 or 8, not 3"),
+    ("llama", {"context": 300}, InputError, "has a context of 256 tokens; it cannot use 300"),
     ("llama", {"context": 64, "max_tokens": 64}, InputError, "max_tokens must be between 2 and 63, not 64"),
 ]
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_exported_is_refused_in_one_sentence(
 
 def test_the_name_of_the_program_is_checked_first(tmp_path: Path) -> None:
     for name in ("out.gguf", "missing/out.pte"):
-        with pytest.raises(InputError, match="not the name of a"):
+        with pytest.raises(InputError, match="must end in"):
             export_gguf(HERE / "llama.gguf", tmp_path / name)
 
 

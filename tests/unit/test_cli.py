@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from schedules import PROGRAMS, relative_error, steps
 
-from hightide.cli import main
+from hightide.cli import COMMANDS, load_command, main
 
 
 @pytest.fixture
@@ -97,15 +98,21 @@ def test_other_method_and_data_file(hightide: Any) -> None:
 LLAMA = PROGRAMS / "llama_gqa.pte"
 ERRORS: list[tuple[tuple[object, ...], str]] = [
     (("nothing.pte",), "cannot read nothing.pte"),
-    ((LLAMA,), "no value for tokens: use --input"),
-    ((LLAMA, "--random", "tokens=1x48"), "input tokens of 1x48 does not fit the program's [1, 47]"),
-    ((LLAMA, "--random", "tokens=big"), "'big' is not a shape such as 1x17"),
-    ((LLAMA, "--random", "words=1x4"), "there is no input 'words'; there are tokens, input_pos"),
+    ((LLAMA,), "no value was given for tokens; use --input"),
+    ((LLAMA, "--random", "tokens=1x48"), "input tokens cannot be 1x48; its max dims are [1, 47]"),
+    ((LLAMA, "--random", "tokens=big"), "'big' is not a shape, such as 1x17"),
+    ((LLAMA, "--random", "words=1x4"), "there is no input 'words'; the inputs are tokens, input_pos"),
     ((LLAMA, "--input", "tokens=[[1,200]]"), "token id 200"),
     ((LLAMA, "--input", "tokens=nothing.npy"), "No such file"),
     ((LLAMA, "--input", "tokens={[}"), "is neither JSON nor the name of"),
     ((LLAMA, "--random", "1x3", "--device", "no such device"), "no such device"),
     ((LLAMA, "--method", "back"), "has no method 'back'"),
+    (
+        (LLAMA, "--random", "1x3", "--route", "linear.gemv"),
+        "a route is written as NAME=OPTION, such as",
+    ),
+    ((LLAMA, "--random", "1x3", "--route", "linear.gem=split"), "there is no choice of routes 'linear.gem'"),
+    ((LLAMA, "--random", "1x3", "--route", "linear.gemv=x"), "linear.gemv has no route 'x'; its routes are"),
     ((PROGRAMS / "README.md",), "README.md"),
 ]
 
@@ -135,3 +142,24 @@ def test_adapters(hightide: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     (entry,) = json.loads(hightide("adapters", "--json")[1])
     assert entry["name"] == "Tide 1" and entry["limits"]["max-buffer-size"] == 2 << 30
+
+
+# ---- help
+
+
+def test_help_imports_no_command() -> None:
+    code = "import hightide.cli, sys; sys.argv = ['hightide', '--help']; hightide.cli.main()"
+    after = "import atexit, sys; atexit.register(lambda: print(sorted({'numpy', 'wgpu'} & set(sys.modules))))"
+    command = [sys.executable, "-c", f"{after}; sys.path = {sys.path!r}; {code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Run language models" in done.stdout and done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "bench"])
+def test_the_list_of_commands_says_what_they_say_themselves(name: str) -> None:
+    assert load_command(name).help.splitlines()[0] == COMMANDS[name]
+
+
+def test_an_unknown_command(hightide: Any) -> None:
+    code, out, err = hightide("chta")
+    assert code == 2 and not out and "No such command 'chta'" in err

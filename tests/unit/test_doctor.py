@@ -15,7 +15,7 @@ from hightide.gpu import measurements
 from hightide.gpu.device import Adapter
 from hightide.tools.doctor.fits import CLASSES, adapter_memory, find_fits
 from hightide.tools.doctor.remedies import Finding, find_problems
-from hightide.tools.doctor.selftest import compare
+from hightide.tools.doctor.selftest import compare, kernels_digest
 from hightide.tools.doctor.system import System, read_system
 
 OS = {
@@ -274,7 +274,7 @@ def test_what_is_kept_survives_a_damaged_file(tmp_path: Path, monkeypatch: pytes
     for damage in ("", "{", "[1]", "\0"):
         (tmp_path / "cache" / "x.json").write_text(damage)
         assert measurements.load("x.json") == {}
-    assert measurements.kernels_digest() == measurements.kernels_digest()
+    assert kernels_digest() == kernels_digest()
     other = Adapter(1, "llvmpipe", "CPU", "Vulkan", "Mesa 25.0.8", {}, (), None)
     assert measurements.adapter_key(LLVMPIPE) != measurements.adapter_key(other)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from schedules import PROGRAMS, relative_error, steps
 
-from hightide.errors import UnsupportedError
+from hightide.errors import ProgramError, UnsupportedError
 from hightide.executorch import Runtime, Verification
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
@@ -73,11 +73,16 @@ def test_bytes_and_file_objects() -> None:
 
 def test_data_path() -> None:
     folder = PROGRAMS / "external"
-    Runtime.get().load_program(folder / "external.pte", data_path=folder / "external.ptd").load_method("forward")
+    with pytest.raises(ProgramError, match=r"pass its \.ptd file"):
+        Runtime.get().load_program(folder / "external.pte")
+    program = Runtime.get().load_program(folder / "external.pte", data_path=folder / "external.ptd")
+    (y,) = program.load_method("forward").execute([np.ones((1, 3), np.float32)])
+    # x @ weight.T + bias + count, as in make_external.py: all three come from the data file or count up from 7.
+    assert y.tolist() == [[3 + 10 + 8, 12 + 20 + 8]]
 
 
 def test_etdump_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no ETDump"):
+    with pytest.raises(UnsupportedError, match="does not write ETDumps"):
         Runtime.get().load_program(PROGRAMS / "portable.pte", enable_etdump=True)
 
 

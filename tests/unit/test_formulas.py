@@ -20,7 +20,7 @@ from hightide.ops.contract import REGISTRY, Context, Dispatch, Op, Tensor
 from hightide.planning.planner import Planner
 from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
 from hightide.tools.inspect.graph_trace import Unknown, fit, trace
-from hightide.tools.opened_file import GraphSource, Part, open_subject
+from hightide.tools.opened_file import GraphSource, Part, open_file
 
 MODELS = Path(__file__).parents[1] / "models"
 S, T = Formula.of("S"), Formula.of("T")
@@ -115,7 +115,7 @@ def test_clamps() -> None:
 @pytest.mark.parametrize("name", [name for name in INDEX if name != "portable"])
 def test_formulas_of_programs_hold_at_every_step(name: str) -> None:
     """At levels that were not used to make them: those of the program's schedule."""
-    parts = open_subject(PROGRAMS / f"{name}.pte").parts
+    parts = open_file(PROGRAMS / f"{name}.pte").parts
     checked = 0
     for part in (*parts[:3], *parts[-1:]):
         for graph in (part.graph, fuse(part.graph)):
@@ -155,13 +155,13 @@ def test_formulas_of_programs_hold_at_every_step(name: str) -> None:
 )
 def test_what_is_shown(name: str, expected: set[str]) -> None:
     shown: set[str] = set()
-    for part in open_subject(PROGRAMS / name).parts:
+    for part in open_file(PROGRAMS / name).parts:
         shown |= {f"[{', '.join(map(str, dims))}]" for dims in trace(part).dims.values()}
     assert expected <= shown
 
 
 def test_symints_of_a_model() -> None:
-    (part,) = open_subject(MODELS / "llama.gguf").parts
+    (part,) = open_file(MODELS / "llama.gguf").parts
     assert {str(f) for f in trace(part).symints.values()} == {"S", "pos", "pos + S", "keep", "S - keep"}
 
 

@@ -68,7 +68,10 @@ def test_few_functions_take_many_parameters() -> None:
 
 def test_class_names_are_used_once() -> None:
     names = Counter(
-        node.name for path in MODULES for node in tree(path).body if isinstance(node, ast.ClassDef) and node.name[0] != "_"
+        node.name
+        for path in MODULES
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_"
     )
     assert [name for name, count in names.items() if count > 1] == []
 

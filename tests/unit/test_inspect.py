@@ -23,8 +23,8 @@ from hightide.tools.inspect.inspect_tables import print_graph
 from hightide.tools.inspect.listing import layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import Target, target_of
-from hightide.tools.inspect.repeats import Repeat, find_repeat
-from hightide.tools.opened_file import open_subject
+from hightide.tools.inspect.repeats import Repetition, find_repeat
+from hightide.tools.opened_file import open_file
 from hightide.units import count, size
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -226,7 +226,7 @@ def test_names_cannot_end_the_data_of_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [LLAMA, PROGRAMS / "bert.pte", MODELS / "gemma3.gguf"], ids=lambda path: path.stem)
 def test_every_tensor_is_an_edge_that_goes_down(path: Path) -> None:
-    for part in open_subject(path).parts:
+    for part in open_file(path).parts:
         lines = list_graph(part.graph, _no_formulas(), part.names)
         names = dict(zip(part.graph.inputs, part.names, strict=True))
         picture = draw(part.graph, names, layers_of(lines))
@@ -252,12 +252,12 @@ def _no_formulas() -> Any:
 
 
 def test_repeats() -> None:
-    assert find_repeat("xyabcdabcdabcdz") == Repeat(2, 4, 3)
+    assert find_repeat("xyabcdabcdabcdz") == Repetition(2, 4, 3)
     assert find_repeat("ababab") is None  # two ops are no layer
     assert find_repeat("abcdefghijklmnop") is None
     assert find_repeat("") is None
     repeat = find_repeat("--" + "abcde" * 30 + "!")
-    assert repeat == Repeat(2, 5, 30) and repeat.layer(1) is None and repeat.layer(7) == 1 and repeat.end == 152
+    assert repeat == Repetition(2, 5, 30) and repeat.layer(1) is None and repeat.layer(7) == 1 and repeat.end == 152
 
 
 def test_units() -> None:
@@ -268,7 +268,7 @@ def test_units() -> None:
 
 
 def test_arguments_have_the_names_that_ops_give_them() -> None:
-    (part,) = open_subject(LLAMA).parts
+    (part,) = open_file(LLAMA).parts
     lines = {line.name: line for line in list_graph(part.graph, _no_formulas(), part.names)}
     norm = lines["et_vk.rms_norm.default"].arguments
     assert [argument.name for argument in norm] == ["x", "weight", "eps"] and norm[1].text == "const float32[64]"

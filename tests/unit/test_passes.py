@@ -17,7 +17,7 @@ from hightide.graph.blob import Blob, Joined, join
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
 from hightide.runtime.cpu_session import CpuSession
-from hightide.tools.opened_file import Part, open_subject
+from hightide.tools.opened_file import Part, open_file
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = sorted(TESTS.glob("conformance/*.pte"))
@@ -56,7 +56,7 @@ def schedule(part: Part) -> list[list[np.ndarray]]:
 
 @pytest.mark.parametrize("path", [*PROGRAMS, *MODELS], ids=lambda path: path.name)
 def test_a_fused_graph_gives_the_same(path: Path) -> None:
-    for part in open_subject(path, device="cpu").parts:
+    for part in open_file(path, device="cpu").parts:
         fused = fuse(part.graph)
         assert len(fused.calls) <= len(part.graph.calls)
         # 8-bit activations: a value may fall on the other side of a rounding
@@ -66,7 +66,7 @@ def test_a_fused_graph_gives_the_same(path: Path) -> None:
 @pytest.mark.parametrize("name", PASSES)
 def test_each_pass_alone_and_all_but_it_give_the_same(name: str) -> None:
     for path in (TESTS / "conformance/qwen3.pte", TESTS / "conformance/llama_fp32.pte", TESTS / "models/gemma3.gguf"):
-        (part,) = open_subject(path, device="cpu").parts
+        (part,) = open_file(path, device="cpu").parts
         for only in ([name], [other for other in PASSES if other != name]):
             assert_same(part.graph, fuse(part.graph, only), schedule(part))
 

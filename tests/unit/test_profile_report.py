@@ -13,10 +13,10 @@ from traces import check_trace
 from hightide.gpu.limits import Limits
 from hightide.gpu.queries import Clock
 from hightide.gpu.timestamps import Span, Timing
-from hightide.planning.costs import Cost
-from hightide.tools.profile import Dispatched, LevelProfile, Profile, Run
+from hightide.ops.cost import Cost
+from hightide.tools.profile import Dispatched, LevelProfile, Profile, TimedRun
 from hightide.tools.profile.measure import default_levels
-from hightide.tools.profile.profile_data import Plain
+from hightide.tools.profile.profile_data import UntimedRun
 from hightide.tools.profile.profile_tables import as_text, duration, finding_text, totals_text
 
 LIMITS = Limits(read_gb_s=10.0, copy_gb_s=12.0, fma_gflop_s=100.0, dispatch_us=10.0, submit_us=50.0, readback_us=200.0)
@@ -52,9 +52,9 @@ def made_up(subject: str = "model.pte", level: dict[str, int] | None = None) -> 
         for d in dispatches:
             times.append((at, at + int(d.seconds * 1e9)))
             at = times[-1][1]
-        runs.append(Run(begin, begin + 11 * MS, 0.02, spans, tuple(times), 1000.0))
+        runs.append(TimedRun(begin, begin + 11 * MS, 0.02, spans, tuple(times), 1000.0))
     untimed = tuple(
-        Plain(1000 * MS + 30 * n * MS + 15 * MS, 1000 * MS + 30 * n * MS + 25 * MS, 0.018) for n in range(3)
+        UntimedRun(1000 * MS + 30 * n * MS + 15 * MS, 1000 * MS + 30 * n * MS + 25 * MS, 0.018) for n in range(3)
     )
     at = {"S": 1, "pos": 40} if level is None else level
     return Profile(
@@ -112,7 +112,13 @@ def test_tables_fit_the_window_and_keep_their_numbers(width: int) -> None:
 def test_no_dispatches_at_all_is_said_too() -> None:
     level = made_up().levels[0]
     empty = LevelProfile(
-        {}, (), tuple(Run(r.begin, r.end, 0.0, r.spans, (), 0.0) for r in level.runs), level.untimed, 0.1, LIMITS, False
+        {},
+        (),
+        tuple(TimedRun(r.begin, r.end, 0.0, r.spans, (), 0.0) for r in level.runs),
+        level.untimed,
+        0.1,
+        LIMITS,
+        False,
     )
     text = as_text(Profile("x", "a", "d", Timing.PASSES, LIMITS, (empty,)))
     assert "fixed shapes: no dispatches" in text and "CPU time" not in text

@@ -13,6 +13,9 @@ from schedules import PROGRAMS
 import hightide
 from hightide.formats.program_file import Delegate, DelegateCall, KernelCall, MethodFile
 from hightide.formats.pte import read_program
+from hightide.gpu.device import Device
+from hightide.ops import REGISTRY
+from hightide.planning.planner import Planner
 from hightide.pte import program as program_module
 from hightide.pte.program import Program, load
 
@@ -103,15 +106,17 @@ def test_missing_kernels_and_backends_are_refused_at_load() -> None:
     file = read_program(PROGRAMS / "portable.pte")
     forward = file.methods["forward"]
     delegate = Delegate("XnnpackBackend", file.methods["forward"].values[0].constant, {})  # type: ignore[union-attr, arg-type]
-    instructions = (KernelCall("aten::nothing.out", (2, 3, 3)), DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)))
+    nothing = KernelCall("aten::nothing.out", (2, 3, 3))
+    instructions = (nothing, DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)), nothing)
     file.methods["forward"] = MethodFile(
         "forward", forward.values, forward.inputs, forward.outputs, instructions, (delegate,)
     )
     with pytest.raises(hightide.UnsupportedError) as error:
         Program(file, "cpu")
     assert str(error.value) == (
-        "portable.pte needs 3 things that hightide lacks: forward, instruction 0: aten::nothing.out; "
-        "forward, instruction 2: a::b; forward, delegate 0: the backend XnnpackBackend"
+        "portable.pte needs 2 ops and one backend that hightide does not support: "
+        "aten::nothing.out (forward, instructions 0 and 3), a::b (forward, instruction 2), "
+        "the backend XnnpackBackend (forward, delegate 0)"
     )
 
 
@@ -119,7 +124,126 @@ def test_external_data() -> None:
     folder = PROGRAMS / "external"
     with pytest.raises(hightide.ProgramError, match=r"pass its \.ptd file"):
         load(folder / "external.pte", device="cpu")
-    load(folder / "external.pte", device="cpu", data=folder / "external.ptd").method()
+    forward = load(folder / "external.pte", device="cpu", data=folder / "external.ptd").method()
+    assert forward([[1.0, 1.0, 1.0]])[0].tolist() == [[21, 40]]  # see make_external.py
+
+
+# ---- when things are planned and refused
+
+
+def test_a_program_is_planned_once_when_its_method_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[int] = []
+    plan_max = Planner.plan_max
+    monkeypatch.setattr(Planner, "plan_max", lambda self, env: planned.append(1) or plan_max(self, env))
+    program = load(PROGRAMS / "llama_gqa.pte", device="cpu")
+    assert not planned
+    program.method()
+    program.method()
+    assert len(planned) == 1
+
+
+def test_what_an_op_refuses_is_said_with_the_file_and_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load(PROGRAMS / "two_dims.pte", device="cpu")
+    graph = program.single_graph("forward")
+    assert graph is not None
+    call = graph.calls[0]
+
+    def refuse(self: object, ctx: object) -> None:
+        raise hightide.UnsupportedError("there is no form for this")
+
+    monkeypatch.setattr(REGISTRY[call.name], "outputs", refuse)
+    with pytest.raises(hightide.UnsupportedError) as error:
+        program.method()
+    assert str(error.value) == f"two_dims.pte, method forward: {call}: there is no form for this"
+
+
+def test_a_call_that_does_not_fit_its_op_is_refused_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def misfit(file: object) -> None:
+        raise hightide.UnsupportedError("op 3 (aten.add.Tensor): argument alpha is missing")
+
+    monkeypatch.setattr(program_module, "bind_graph", misfit)
+    with pytest.raises(hightide.UnsupportedError) as error:
+        load(PROGRAMS / "two_dims.pte", device="cpu")
+    assert str(error.value) == ("two_dims.pte (forward, delegate 0): op 3 (aten.add.Tensor): argument alpha is missing")
+
+
+# ---- inputs by name
+
+
+def test_inputs_by_name() -> None:
+    forward = load(PROGRAMS / "llama_gqa.pte", device="cpu").method()
+    (want,) = forward([[1, 2]], [0])
+    for given, named in [((), {"input_pos": [0], "tokens": [[1, 2]]}), (([[1, 2]],), {"input_pos": [0]})]:
+        np.testing.assert_array_equal(forward(*given, **named)[0], want)
+        assert str(forward.explain(*given, **named)) == str(forward.explain([[1, 2]], [0]))
+
+
+NAMED: list[tuple[tuple[object, ...], dict[str, object], str]] = [
+    (([[1]],), {"position": [0]}, "method forward has no input 'position'; it takes tokens, input_pos"),
+    (([[1]],), {"tokens": [[1]], "input_pos": [0]}, "input tokens is given twice, by position and by name"),
+    (([[1]], [0], [0]), {"input_pos": [0]}, "input input_pos is given twice, by position and by name"),
+    ((), {"tokens": [[1]]}, "method forward was called without input_pos"),
+]
+
+
+@pytest.mark.parametrize("call", ["__call__", "explain"])
+@pytest.mark.parametrize(("inputs", "named", "message"), NAMED, ids=[message for *_, message in NAMED])
+def test_wrong_names(call: str, inputs: tuple[object, ...], named: dict[str, object], message: str) -> None:
+    forward = load(PROGRAMS / "llama_gqa.pte", device="cpu").method()
+    with pytest.raises(hightide.InputError) as error:
+        getattr(forward, call)(*inputs, **named)
+    assert str(error.value) == message
+
+
+# ---- routes
+
+
+def test_routes_are_checked_when_a_program_is_loaded() -> None:
+    program = load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gemv": "split"})
+    assert program.routes == {"linear.gemv": "split"}
+    with pytest.raises(hightide.InputError, match=r"no choice of routes 'linear\.gem'; the choices are .*gemv"):
+        load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gem": "split"})
+    with pytest.raises(hightide.InputError, match=r"linear\.gemv has no route 'x'; its routes are .*split"):
+        load(PROGRAMS / "llama_gqa.pte", device="cpu", routes={"linear.gemv": "x"})
+
+
+def test_routes_that_are_forced_are_taken(device: Device) -> None:
+    taken = set()
+    for option in ("split", "registers"):
+        with load(PROGRAMS / "llama_gqa.pte", routes={"linear.gemv": option}) as program:
+            explanation = program.method().explain(tokens=[[1]], input_pos=[0])
+            taken.add(tuple(row.route for row in explanation.rows))
+    assert len(taken) == 2
+
+
+# ---- closing
+
+
+def test_a_closed_method_is_built_again() -> None:
+    program = load(PROGRAMS / "llama_gqa.pte", device="cpu")
+    with program.method() as forward:
+        (want,) = forward([[5]], [0])
+    assert repr(forward).endswith("(closed)>")
+    for call in (lambda: forward([[5]], [0]), lambda: forward.explain([[5]], [0]), forward.reset):
+        with pytest.raises(hightide.HightideError) as error:
+            call()
+        assert str(error.value) == "method forward of llama_gqa.pte is closed; Program.method builds it again"
+    forward.close()
+    again = program.method()
+    assert again is not forward
+    np.testing.assert_array_equal(again([[5]], [0])[0], want)
+
+
+def test_a_closed_program_is_refused() -> None:
+    with load(PROGRAMS / "counter.pte", device="cpu") as program:
+        forward, project = program.method("forward"), program.method("project")
+    assert forward.closed and project.closed
+    assert repr(program).startswith("<Program counter.pte: forward, project, ") and repr(program).endswith("(closed)>")
+    for call in (program.method, lambda: program.delegate_graph("forward", 0)):
+        with pytest.raises(hightide.HightideError, match=r"counter\.pte is closed; load it again to use it"):
+            call()
+    program.close()
+    assert program.metadata["get_max_seq_len"] == 33  # read from the file, and so still there
 
 
 def test_device_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ def test_intermediates_are_released() -> None:
     session = CpuSession(graph([tensor(0, 2), tensor(1, 2), tensor(2, 2)], [
         ("aten.relu.default", (0, 1)), ("aten.neg.default", (1, 2)),
     ], [0], [2]))  # fmt: skip
-    assert session._last_use == {0: [0], 1: [1]}
+    assert session.references.last_use == {0: [0], 1: [1]}
 
 
 def test_ops_without_kernel_are_refused_on_the_gpu_only() -> None:

@@ -1,55 +1,69 @@
-"""The `hightide` command: results on stdout, everything else on stderr, one file per command."""
+"""The `hightide` command: results on stdout, everything else on stderr, one module per command.
+
+A command's module is imported when that command is called, so that `hightide --help` imports none of them.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from hightide.cli.adapters import adapters
-from hightide.cli.bench import bench
-from hightide.cli.chat import chat
-from hightide.cli.doctor import doctor
-from hightide.cli.export import export
-from hightide.cli.generate import generate
-from hightide.cli.inspect import inspect
-from hightide.cli.ops import ops
-from hightide.cli.perplexity import perplexity
-from hightide.cli.profile import profile
-from hightide.cli.run import run
-from hightide.cli.tune import tune
-from hightide.cli.verify import verify
 from hightide.errors import HightideError
+
+COMMANDS = {
+    "chat": "Chat with a model.",
+    "generate": "Continue a text, or answer a message.",
+    "perplexity": "Score how well a model predicts a text.",
+    "run": "Run one method of a program.",
+    "inspect": "Show what is in a program or model: methods, live shapes, ops, memory.",
+    "adapters": "List the WebGPU adapters, best first.",
+    "doctor": "Check drivers and adapters, test every kernel, and show which models fit.",
+    "tune": "Measure which kernel routes are fastest on an adapter, and keep them.",
+    "ops": "List the supported ops.",
+    "export": "Export a GGUF model as a 4-bit .pte program.",
+    "verify": "Compare the GPU with the NumPy references, op by op.",
+    "profile": "Show where the time of a step goes, on the GPU and on the host.",
+    "bench": "Measure prefill, decode, memory and kernels, beside other engines.",
+}
+
+
+class LazyCommands(TyperGroup):
+    """Swaps the command that is called, which is only a line of help so far, for the one in its module."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in COMMANDS else command, rest
+
 
 app = typer.Typer(
     name="hightide",
-    help="Language models and ExecuTorch programs on any WebGPU adapter, at any live shape.",
+    help="Run language models and ExecuTorch programs on any WebGPU adapter.",
+    cls=LazyCommands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(chat)
-app.command()(generate)
-app.command()(perplexity)
-app.command()(run)
-app.command()(inspect)
-app.command()(adapters)
-app.command()(doctor)
-app.command()(tune)
-app.command()(ops)
-app.command()(export)
-app.command()(verify)
-app.command()(profile)
-app.command()(bench)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
+
+
+def load_command(name: str) -> Any:
+    """The command itself, with its options."""
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(getattr(import_module(f"hightide.cli.{name}"), name))
+    return typer.main.get_command(alone)
 
 
 def main() -> None:
     """The entry point: a user's error is one sentence on stderr and exit code 1."""
     warnings.showwarning = _show_warning
-    if isinstance(sys.stdout, io.TextIOWrapper):  # text of a model may be any, whatever a Windows pipe is set to
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a model may write any character, whatever a Windows pipe is set to
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="replace")
     try:
         app()

@@ -1,11 +1,12 @@
-"""`hightide adapters`: what there is to run on."""
+"""`hightide adapters`: the devices that programs can run on."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from hightide.cli.options import Json
+from hightide.gpu import device
 
 # What decides which programs and which routes an adapter can run.
 LIMITS = {
@@ -18,10 +19,11 @@ LIMITS = {
 FEATURES = ("shader-f16", "subgroup", "timestamp-query", "immediates")
 
 
-def adapters(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the WebGPU adapters, best first, with the limits and features that matter."""
-    from hightide.gpu.device import adapters as find_adapters
+def adapters(as_json: Json = False) -> None:
+    """List the WebGPU adapters, best first.
 
+    With the limits and features that decide what each can run.
+    """
     found: list[dict[str, Any]] = [
         {
             "index": adapter.index,
@@ -32,7 +34,7 @@ def adapters(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
             "limits": {name: adapter.limits[name] for name in LIMITS if name in adapter.limits},
             "features": [feature for feature in adapter.features if feature.startswith(FEATURES)],
         }
-        for adapter in find_adapters()
+        for adapter in device.adapters()
     ]
     if as_json:
         print(json.dumps(found, indent=2))

@@ -16,7 +16,7 @@ from hightide.cli.options import DEFAULT, Device, Json, note
 from hightide.errors import InputError
 from hightide.gpu.limits import measure_limits
 from hightide.llm.default_model import default_model
-from hightide.pte.program import choose_device, named_device
+from hightide.runtime.build import choose_device, named_device
 from hightide.tools.bench.bench_engine import short_name
 from hightide.tools.bench.bench_tables import Table, about_machine, kernel_table, limits_table, model_tables
 from hightide.tools.bench.machine import describe, load

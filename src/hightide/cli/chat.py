@@ -6,100 +6,83 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hightide.cli.generate import describe
+from hightide.cli.conversation import Conversation
+from hightide.cli.groups import grouped
 from hightide.cli.lines import is_interactive, piped_lines, typed_lines
-from hightide.cli.options import (
-    MODEL_HELP,
-    WITHOUT_MODEL,
-    Context,
-    Device,
-    Full,
-    Kv,
-    MinP,
-    OnFull,
-    RepetitionPenalty,
-    Seed,
-    Speculate,
-    Tokenizer,
-    TopK,
-    TopP,
-    note,
-    open_timed,
-    require_tokenizer,
-    write_answer,
-)
+from hightide.cli.model import describe, open_model, require_tokenizer
+from hightide.cli.options import MODEL_HELP, WITHOUT_MODEL, MinP, ModelOptions, SamplingOptions, note, write_answer
 from hightide.errors import HightideError, InputError
-
-if TYPE_CHECKING:
-    from hightide.cli.conversation import Conversation
+from hightide.llm.default_model import remember
 
 COMMANDS = {
-    "/reset": "forget the conversation, but not the system message",
-    "/save": "PATH  save the conversation as PATH.json and its keys and values as PATH.npz",
-    "/load": "PATH  go on with a saved conversation",
-    "/system": "TEXT  set the system message; without TEXT show it",
-    "/stats": "times of the last answer, and device memory",
-    "/help": "show this",
-    "/quit": "end; so does Ctrl-D",
+    "/reset": "forget the conversation, but keep the system message",
+    "/save": "PATH  save the conversation to PATH.json, and its KV cache to PATH.npz",
+    "/load": "PATH  continue a saved conversation",
+    "/system": "TEXT  set the system message; without TEXT, show it",
+    "/stats": "show the times of the last answer, and device memory",
+    "/help": "show this list",
+    "/quit": "quit; so does Ctrl-D",
 }
 ENDS = {
     "interrupted": "stopped",
     "length": "stopped at --max-tokens",
-    "context": "the context is full: /reset begins a new conversation",
+    "context": "the context is full; /reset starts a new conversation",
 }
 
 
+@dataclass(frozen=True)
+class ChatSampling(SamplingOptions):
+    """As elsewhere, but very unlikely tokens are left out."""
+
+    min_p: MinP = 0.05
+
+
+@grouped
 def chat(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} {WITHOUT_MODEL}")] = None,
+    *,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token; 0.7 is usual for variety.")] = 0.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.05,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    seed: Seed = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 512,
-    speculate: Speculate = False,
-    on_full: Full = OnFull.stop,
-    tokenizer: Tokenizer = None,
-    context: Context = None,
-    device: Device = None,
-    kv: Kv = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens in one answer.")] = 512,
+    sampling: ChatSampling,
+    opening: ModelOptions,
 ) -> None:
-    """Talk to a model: answers stream to stdout, everything else goes to stderr.
+    """Chat with a model.
 
-    In a pipe every line is a message. Ctrl-C stops an answer; /help lists the commands.
+    Answers stream to stdout; everything else goes to stderr.
+    In a pipe, every line is a message.
+    Ctrl-C stops an answer; /help lists the commands.
     """
-    from hightide.cli.conversation import Conversation
-    from hightide.llm.default_model import remember
+    llm, seconds = open_model(model, opening)
+    with llm:
+        require_tokenizer(llm)
+        conversation = Conversation(llm, sampling.by_name() | {"max_tokens": max_tokens})
+        conversation.system = system
+        interactive = is_interactive()
+        if interactive:
+            note(f"{llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {seconds:.1f} s; /help")
+        for _ in _answers(conversation, interactive, seconds):
+            if model is not None:  # it works: the model of the next chat
+                remember(llm.path, opening.tokenizer)
 
-    llm, loading = open_timed(model, tokenizer, context, device, kv)
-    require_tokenizer(llm)
-    sampling = dict(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    options: dict[str, Any] = sampling | dict(repetition_penalty=repetition_penalty, seed=seed)
-    options |= dict(max_tokens=max_tokens, speculate=speculate, on_full=on_full.value)
-    conversation = Conversation(llm, options)
-    conversation.system = system
-    interactive = is_interactive()
-    if interactive:
-        note(f"{llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {loading:.1f} s; /help")
-    with _interrupts(interactive) as pressed:
+
+def _answers(conversation: Conversation, interactive: bool, seconds: float) -> Iterator[None]:
+    """Answers every message and obeys every command; yields after each answer."""
+    with noted_interrupts(interactive) as pressed:
         for line in typed_lines(list(COMMANDS)) if interactive else piped_lines():
             try:
                 if command := re.match(r"/[a-z]+(?=\s|$)", line):
                     if command[0] == "/quit":
                         return
-                    _obey(conversation, command[0], line[command.end() :].strip(), loading)
+                    _obey(conversation, command[0], line[command.end() :].strip(), seconds)
                 elif line.strip():
                     _answer(conversation, line, pressed)
-                    if model is not None:  # it works: the model of the next chat
-                        remember(llm.path, tokenizer)
-                        model = None
+                    yield
             except (HightideError, OSError) as error:
                 if not interactive:
                     raise
@@ -114,7 +97,7 @@ def _answer(conversation: Conversation, text: str, pressed: list[int]) -> None:
         try:
             piece = next(pieces)
             if conversation.forgotten and not told:
-                note(f"the context is full: the {conversation.forgotten} oldest messages are forgotten")
+                note(f"the context is full; the {conversation.forgotten} oldest messages were dropped")
             told = True
             write_answer(piece)
         except StopIteration as stop:
@@ -129,32 +112,32 @@ def _answer(conversation: Conversation, text: str, pressed: list[int]) -> None:
     note(f"[{', '.join(parts)}]")
 
 
-def _obey(conversation: Conversation, command: str, rest: str, loading: float) -> None:
+def _obey(conversation: Conversation, command: str, rest: str, seconds: float) -> None:
     match command:
         case "/reset":
             conversation.reset()
-            note("forgotten")
+            note("started a new conversation")
         case "/save":
             note(f"saved {', '.join(map(str, conversation.save(_path(command, rest))))}")
         case "/load":
             reason = conversation.load(_path(command, rest))
-            again = f"; it will be read again, since {reason}" if reason else ""
+            again = f"; they will be read again, because {reason}" if reason else ""
             note(f"loaded {len(conversation.messages)} messages{again}")
         case "/system":
             if rest:
                 conversation.system = rest
-            note(f"system message: {conversation.system or 'the one of the template, if it has one'}")
+            note(f"system message: {conversation.system or 'that of the chat template, if any'}")
         case "/stats":
             if conversation.last is None:
-                raise InputError("there is no answer yet")
+                raise InputError("there is no answer yet to show the times of")
             used = len(conversation.llm.tokens)
-            note("\n".join(describe(conversation.llm, conversation.last, loading)))
+            note("\n".join(describe(conversation.llm, conversation.last, seconds)))
             note(f"context        {used} of {conversation.llm.context} tokens used")
         case "/help":
             note("\n".join(f"{name:8} {meaning}" for name, meaning in COMMANDS.items()))
-            note("Ctrl-C stops an answer, Alt-Enter begins a new line; a space before / makes it a message")
+            note("Ctrl-C stops an answer; Alt-Enter starts a new line; a message may begin with / after a space")
         case _:
-            raise InputError(f"there is no command {command}; there are {' '.join(COMMANDS)}")
+            raise InputError(f"there is no command {command}; the commands are {' '.join(COMMANDS)}")
 
 
 def _path(command: str, rest: str) -> Path:
@@ -164,9 +147,9 @@ def _path(command: str, rest: str) -> Path:
 
 
 @contextmanager
-def _interrupts(caught: bool) -> Iterator[list[int]]:
-    """Ctrl-C is only noted in this list: raised, it could be in the middle of a call. (While a line is typed
-    it is prompt_toolkit's.)"""
+def noted_interrupts(caught: bool) -> Iterator[list[int]]:
+    """Ctrl-C only adds to this list: as an exception it could tear a call apart. (While a line is typed, it goes to
+    prompt_toolkit.)"""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number)) if caught else None
     try:

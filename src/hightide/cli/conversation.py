@@ -11,7 +11,7 @@ from typing import Any
 
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
-from hightide.llm.answer import Stats, Stream
+from hightide.llm.answer import Stats
 from hightide.llm.llm import LLM
 from hightide.llm.template import check_message
 
@@ -78,7 +78,7 @@ class Conversation:
                 if tell:
                     tell(done, total)
 
-            stream: Stream = self.llm.stream(self._ids(), progress=progress, **self.options)
+            stream = self.llm.stream(self._ids(), progress=progress, **self.options)
             self.last = stream.stats
             piece = next(stream, None)
         with stream:
@@ -101,8 +101,8 @@ class Conversation:
             self.messages = kept + rest
         if len(ids) > context:
             raise InputError(
-                f"the conversation has {len(ids)} tokens and the context holds {context}: /reset begins a new one,"
-                " --context N makes room for more, --on-full shift forgets the oldest turns"
+                f"the conversation has {len(ids)} tokens, but the context holds {context}; /reset starts a new one,"
+                " --context N makes room for more, and --on-full shift drops the oldest turns"
             )
         return ids
 
@@ -120,7 +120,7 @@ class Conversation:
         return [text, state]
 
     def load(self, path: Path) -> str | None:
-        """Goes on with a saved conversation; if its state cannot be used, the reason (it is then read again)."""
+        """Continues a saved conversation; if its state cannot be used, returns why (the messages are read again)."""
         text, state = _files(path)
         try:
             saved = json.loads(text.read_text("utf-8"))

@@ -11,26 +11,33 @@ from typing import Annotated
 import typer
 
 from hightide.errors import InputError
+from hightide.llm.export import export_gguf, tokenizer_path
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A GGUF file: llama, qwen2, qwen3 or phi3.", show_default=False)],
-    out: Annotated[Path, typer.Argument(help="The .pte file to write.", show_default=False)],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A GGUF file of a llama, qwen2, qwen3 or phi3 model.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .pte file to write.", show_default=False)],
     context: Annotated[
-        int | None, typer.Option(help="Tokens that the KV cache holds; by default the model's, 2048 at most.")
+        int | None,
+        typer.Option(help="Tokens that the KV cache holds. Default: 2048, or the model's own if that is shorter."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of one call, fewer than the context; by default 128.")
+        int | None, typer.Option(help="Most tokens in one call, fewer than the context. Default: 128.")
     ] = None,
-    group_size: Annotated[int, typer.Option(help="Weights that share a scale.")] = 32,
-    embedding_bits: Annotated[int, typer.Option(help="Of the token embedding: 4 or 8.")] = 4,
+    group_size: Annotated[int, typer.Option(help="How many weights share a scale.")] = 32,
+    embedding_bits: Annotated[int, typer.Option(help="Bits of the token embedding: 4 or 8.")] = 4,
     metadata: Annotated[
         str, typer.Option(metavar="JSON", help="Constant methods to add, such as '{\"get_bos_id\": 1}'.")
     ] = "{}",
 ) -> None:
-    """Write a GGUF model as a 4-bit .pte program, with its tokenizer beside it."""
-    from hightide.llm.export import export_gguf, tokenizer_path
+    """Export a GGUF model as a 4-bit .pte program.
 
+    Its tokenizer is written beside it.
+    Needs torch and executorch, which the export extra of hightide installs.
+    """
     try:
         extra = json.loads(metadata)
     except json.JSONDecodeError as error:

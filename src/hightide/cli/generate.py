@@ -4,144 +4,126 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
+from hightide.cli.groups import grouped
+from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import (
     MODEL_HELP,
     WITHOUT_MODEL,
-    Context,
-    Device,
-    FrequencyPenalty,
-    Full,
     Json,
-    Kv,
-    MinP,
-    OnFull,
-    PresencePenalty,
-    RepetitionPenalty,
-    Seed,
-    Speculate,
-    Tokenizer,
-    TopK,
-    TopP,
+    ModelOptions,
+    SamplingOptions,
     decode_text,
     note,
-    open_timed,
-    require_tokenizer,
+    sampling_option,
     write_answer,
 )
 from hightide.cli.progress import bar
 from hightide.errors import InputError
+from hightide.llm.answer import Piece, Stats
+from hightide.llm.generation import Stream
+from hightide.llm.llm import LLM, Prompt
 
-if TYPE_CHECKING:
-    from hightide.llm.answer import Piece, Stats
-    from hightide.llm.llm import LLM, Prompt
+
+@dataclass(frozen=True)
+class PromptKind:
+    """What the prompt is: text, a message, or token ids."""
+
+    chat: Annotated[bool, typer.Option("--chat", help="Treat the prompt as a message and answer it.")] = False
+    system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None
+    ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False
 
 
+@dataclass(frozen=True)
+class GenerateSampling(SamplingOptions):
+    """As in a chat, and what needs the logits."""
+
+    presence_penalty: Annotated[
+        float, sampling_option(help="Subtract this from the logits of tokens that have already occurred.")
+    ] = 0.0
+    frequency_penalty: Annotated[
+        float, sampling_option(help="Subtract this for every time that a token has already occurred.")
+    ] = 0.0
+    logit_bias: Annotated[
+        list[str] | None, sampling_option(metavar="ID=BIAS", help="Add to the logit of a token. Repeatable.")
+    ] = None
+    logprobs: Annotated[int, sampling_option(min=0, help="Show the N likeliest tokens at each step.")] = 0
+
+    def by_name(self) -> dict[str, Any]:
+        return super().by_name() | {"logit_bias": dict(_bias(text) for text in self.logit_bias or ())}
+
+
+@grouped
 def generate(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} {WITHOUT_MODEL}")] = None,
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to go on with; - is stdin.")] = "-",
-    chat: Annotated[bool, typer.Option("--chat", help="The prompt is a message, to be answered.")] = False,
-    system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False,
-    max_tokens: Annotated[int, typer.Option(min=0, help="Tokens to make at most.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    presence_penalty: PresencePenalty = 0.0,
-    frequency_penalty: FrequencyPenalty = 0.0,
-    logit_bias: Annotated[list[str] | None, typer.Option(metavar="ID=BIAS", help="Add to a token's logit.")] = None,
-    seed: Seed = None,
-    stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End before this text.")] = None,
-    logprobs: Annotated[int, typer.Option(min=0, help="Show the N likeliest tokens at each step.")] = 0,
-    speculate: Speculate = False,
-    on_full: Full = OnFull.stop,
-    tokenizer: Tokenizer = None,
-    context: Context = None,
-    device: Device = None,
-    kv: Kv = None,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads stdin.")] = "-",
+    *,
+    kind: PromptKind,
+    max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256,
+    stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None,
+    sampling: GenerateSampling,
+    opening: ModelOptions,
     stats: Annotated[bool, typer.Option("--stats", help="Show times and device memory.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a text, or answer a message; the text streams to stdout."""
-    options: dict[str, Any] = dict(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        logit_bias=dict(_bias(text) for text in logit_bias or ()),
-        seed=seed,
-        stop=stop or (),
-        logprobs=logprobs,
-        speculate=speculate,
-        on_full=on_full.value,
-    )
-    given = _prompt(read_stdin() if prompt == "-" else prompt, chat or system is not None, system, ids)
-    llm, loading = open_timed(model, tokenizer, context, device, kv)
-    if not ids:
-        require_tokenizer(llm, " or the prompt as --ids")
+    """Continue a text, or answer a message.
+
+    The text streams to stdout; everything else goes to stderr.
+    """
+    options = sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ())
+    given = _prompt(read_stdin() if prompt == "-" else prompt, kind)
+    llm, seconds = open_model(model, opening)
+    with llm:
+        if not kind.ids:
+            require_tokenizer(llm, ", or the prompt as --ids")
+        stream, pieces = _answer(llm, given, options, shown=not as_json)
+        if as_json:
+            print(json.dumps(_as_json(llm, pieces, stream.finish_reason, stream.stats, seconds), ensure_ascii=False))
+            return
+        write_answer("\n")
+        for piece in pieces if sampling.logprobs else []:
+            note(_alternatives(piece, llm))
+        if stats:
+            note("\n".join(describe(llm, stream.stats, seconds)))
+        if stream.finish_reason == "context":
+            note(f"the context of {llm.context} tokens is full")
+
+
+def _answer(llm: LLM, prompt: Prompt, options: dict[str, Any], shown: bool) -> tuple[Stream, list[Piece]]:
+    """The whole answer, written as it arrives."""
     with bar("reading the prompt", "tokens") as tell:
-        stream = llm.stream(given, progress=tell, **options)
-        first = next(stream, None)
+        stream = llm.stream(prompt, progress=tell, **options)
+        piece = next(stream, None)
     pieces: list[Piece] = []
-    piece = first
     while piece is not None:
         pieces.append(piece)
-        if not as_json:
+        if shown:
             write_answer(_shown(piece, llm))
         piece = next(stream, None)
-    if as_json:
-        print(json.dumps(_as_json(llm, pieces, stream.finish_reason, stream.stats, loading), ensure_ascii=False))
-        return
-    write_answer("\n")
-    for piece in pieces if logprobs else []:
-        note(_alternatives(piece, llm))
-    if stats:
-        note("\n".join(describe(llm, stream.stats, loading)))
-    if stream.finish_reason == "context":
-        note(f"the context of {llm.context} tokens is full")
-
-
-def describe(llm: LLM, stats: Stats, loading: float) -> list[str]:
-    """Times and memory, a line each."""
-    memory = stats.device_bytes
-    kinds = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in memory.items() if size >= 50_000)
-    reused = f" ({stats.reused_tokens} of them reused)" if stats.reused_tokens else ""
-    calls = f" in {stats.calls + 1} calls" if stats.calls + 1 < stats.new_tokens else ""
-    return [
-        f"model          {llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {loading:.2f} s",
-        f"prompt         {stats.prompt_tokens} tokens{reused}, {stats.prefill_rate:.1f} tok/s",
-        f"first token    after {stats.time_to_first_token:.2f} s",
-        f"answer         {stats.new_tokens} tokens{calls}, {stats.decode_rate:.1f} tok/s",
-        f"device memory  {sum(memory.values()) / 1e6:.1f} MB: {kinds}" if memory else "device memory  unknown",
-    ]
+    return stream, pieces
 
 
 def read_stdin() -> str:
     """The prompt, without the newline that ends a text file."""
     if sys.stdin.isatty():
-        note("the prompt, up to Ctrl-D:")
+        note("type the prompt, then press Ctrl-D:")
     return decode_text(sys.stdin.buffer.read(), "the prompt").removesuffix("\n").removesuffix("\r")
 
 
-def _prompt(text: str, chat: bool, system: str | None, ids: bool) -> Prompt:
-    if ids:
+def _prompt(text: str, kind: PromptKind) -> Prompt:
+    if kind.ids:
         try:
             return [int(item) for item in text.replace(",", " ").strip(" []\n").split()]
         except ValueError:
-            raise InputError(f"{text!r} is not token ids such as '1 9038 2501'") from None
-    if not chat:
+            raise InputError(f"{text!r} is not a list of token ids, such as '1 9038 2501'") from None
+    if not kind.chat and kind.system is None:
         return text
-    message = {"role": "user", "content": text}
-    return [message] if system is None else [{"role": "system", "content": system}, message]
+    system = [] if kind.system is None else [{"role": "system", "content": kind.system}]
+    return [*system, {"role": "user", "content": text}]
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -165,7 +147,7 @@ def _alternatives(piece: Piece, llm: LLM) -> str:
     return "" if piece.token < 0 else f"{name(piece.token)} {piece.logprob or 0.0:.3f}   ({others})"
 
 
-def _as_json(llm: LLM, pieces: list[Piece], reason: str, stats: Stats, loading: float) -> dict[str, Any]:
+def _as_json(llm: LLM, pieces: list[Piece], reason: str, stats: Stats, seconds: float) -> dict[str, Any]:
     tokens = [piece for piece in pieces if piece.token >= 0]
     result: dict[str, Any] = {
         "text": "".join(piece.text for piece in pieces),
@@ -175,7 +157,7 @@ def _as_json(llm: LLM, pieces: list[Piece], reason: str, stats: Stats, loading: 
             "model": llm.path.name,
             "device": llm.decoder.device,
             "context": llm.context,
-            "load_seconds": loading,
+            "load_seconds": seconds,
             "prompt_tokens": stats.prompt_tokens,
             "new_tokens": stats.new_tokens,
             "time_to_first_token": stats.time_to_first_token,

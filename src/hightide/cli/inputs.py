@@ -35,7 +35,7 @@ def collect(
             values.setdefault(spec.name, np.zeros(spec.dims, spec.dtype))
     missing = [spec.name for spec in specs if spec.name not in values]
     if missing:
-        raise InputError(f"no value for {', '.join(missing)}: use --input NAME=FILE or --random NAME=1x17")
+        raise InputError(f"no value was given for {', '.join(missing)}; use --input NAME=FILE or --random NAME=1x17")
     return [values[spec.name] for spec in specs]
 
 
@@ -51,14 +51,14 @@ def _spec(specs: Sequence[InputSpec], name: str) -> InputSpec:
     for spec in specs:
         if spec.name == name:
             return spec
-    raise InputError(f"there is no input {name!r}; there are {', '.join(s.name for s in specs) or 'none'}")
+    raise InputError(f"there is no input {name!r}; the inputs are {', '.join(s.name for s in specs) or 'none'}")
 
 
 def _next_input(specs: Sequence[InputSpec], values: Mapping[str, Any]) -> str:
     for spec in specs:
         if spec.name not in values:
             return spec.name
-    raise InputError(f"more inputs are given than the program takes ({len(specs)})")
+    raise InputError(f"more inputs were given than the {len(specs)} that the program takes")
 
 
 def _read(text: str, specs: Sequence[InputSpec], name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _from_archive(
         return {key: array for key, array in arrays.items() if key in names}
     free = [spec.name for spec in specs if spec.name not in values]
     if len(arrays) != len(free):
-        raise InputError(f"{path} has the arrays {', '.join(arrays)}, the program still needs {', '.join(free)}")
+        raise InputError(f"{path} has the arrays {', '.join(arrays)}, but the program still needs {', '.join(free)}")
     return dict(zip(free, arrays.values(), strict=True))
 
 
@@ -107,7 +107,7 @@ def _from_bytes(data: bytes, spec: InputSpec) -> np.ndarray:
         if most > 1 and array.size % (math.prod(spec.dims) // most) == 0
     ]
     if not spec.dynamic or len(shapes) != 1:
-        raise InputError(f"{len(data)} bytes do not say the shape of {spec.name} {list(spec.dims)}: use a .npy file")
+        raise InputError(f"{len(data)} bytes do not tell the shape of {spec.name} {list(spec.dims)}; use a .npy file")
     return array.reshape(shapes[0])
 
 
@@ -115,9 +115,9 @@ def _random(spec: InputSpec, shape: str, rng: np.random.Generator, metadata: Map
     try:
         dims = tuple(int(d) for d in shape.split("x")) if shape else ()
     except ValueError:
-        raise InputError(f"{shape!r} is not a shape such as 1x17") from None
+        raise InputError(f"{shape!r} is not a shape, such as 1x17") from None
     if any(d < 0 or d > most for d, most in zip(dims, spec.dims, strict=False)) or len(dims) != len(spec.dims):
-        raise InputError(f"input {spec.name} of {shape} does not fit the program's {list(spec.dims)}")
+        raise InputError(f"input {spec.name} cannot be {shape}; its max dims are {list(spec.dims)}")
     if spec.dtype == "bool":
         return rng.integers(0, 2, dims).astype(bool)
     if np.dtype(spec.dtype).kind in "iu":

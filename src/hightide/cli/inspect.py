@@ -10,45 +10,49 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from hightide.cli.options import DEFAULT, Device, Json, check_kind, note
+from hightide.cli.model import model_file
+from hightide.cli.options import MODEL_HELP, Device, Json, note
 from hightide.errors import InputError, UnsupportedError
-
-if TYPE_CHECKING:
-    from hightide.tools.inspect.file_report import Inspection
-    from hightide.tools.inspect.planning import PlannedPart, Target
+from hightide.runtime.build import choose_device, named_device
+from hightide.tools.inspect.file_report import Inspection, inspect_file
+from hightide.tools.inspect.inspect_page import write_page
+from hightide.tools.inspect.inspect_tables import PLAIN_WIDTH, print_graph, print_plan, print_report
+from hightide.tools.inspect.listing import list_graph
+from hightide.tools.inspect.planning import PlannedPart, Target, target_of
+from hightide.tools.opened_file import parse_at
 
 
 def inspect(
-    file: Annotated[str, typer.Argument(help=f"A .pte or GGUF file, or '{DEFAULT}'.", show_default=False)],
-    graph: Annotated[bool, typer.Option("--graph", help="List the op calls with their live dims as formulas.")] = False,
+    file: Annotated[str, typer.Argument(metavar="FILE", help=MODEL_HELP, show_default=False)],
+    graph: Annotated[bool, typer.Option("--graph", help="List the op calls, with live dims as formulas.")] = False,
     at: Annotated[
-        str | None, typer.Option(metavar="S=17,pos=40", help="The plan at a level: routes, grids, bytes, FLOPs.")
+        str | None, typer.Option(metavar="S=17,pos=40", help="Show the plan at a level: routes, grids, bytes, FLOPs.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one page with a picture of the graph.")
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page with a picture of the graph.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="Only this method.")] = None,
-    part: Annotated[int | None, typer.Option(min=0, help="Only this part of a method that has several.")] = None,
-    fuse: Annotated[bool, typer.Option(help="Show the graph that runs, or with --no-fuse that of the file.")] = True,
+    part: Annotated[int | None, typer.Option(min=0, help="Only this part, of a method that has several.")] = None,
+    fuse: Annotated[bool, typer.Option(help="Show the graph that runs; with --no-fuse, the one in the file.")] = True,
     every: Annotated[bool, typer.Option("--all", help="List every layer and every constant.")] = False,
-    context: Annotated[int | None, typer.Option(min=1, help="Of a GGUF model: tokens to keep in mind.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens that the KV cache of a GGUF model holds.")] = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Look inside a program: methods, what varies, ops, memory; its graph, its plan at a level, its picture."""
-    from hightide.tools.inspect.file_report import inspect_file
-    from hightide.tools.opened_file import parse_at
+    """Show what is in a program or model: methods, live shapes, ops, memory.
 
+    With options also its graph, its plan at a level, and a picture.
+    Nothing is built for it, and no adapter is needed.
+    """
     level = None if at is None else parse_at(at)
-    inspection = inspect_file(_path(file), _target(device), context=context, fused=fuse)
+    inspection = inspect_file(model_file(file), _target(device), context=context, fused=fuse)
     chosen = _chosen(inspection, method, part)
     if html is not None:
-        from hightide.tools.inspect.inspect_page import write_page
-
         nbytes = write_page(html, inspection, chosen, level)
         note(f"{html}: {nbytes / 1e6:.2f} MB, {sum(len(p.graph.calls) for p in chosen)} op calls")
     if as_json:
@@ -59,22 +63,7 @@ def inspect(
         raise UnsupportedError(f"{file} cannot run here: it needs {', '.join(inspection.report.missing)}")
 
 
-def _path(file: str) -> Path:
-    if file == DEFAULT:
-        from hightide.llm.default_model import default_model
-
-        return default_model()
-    path = Path(file)
-    if not path.is_file():
-        raise InputError(f"{path} is not a file")
-    check_kind(path)
-    return path
-
-
 def _target(device: str | None) -> Target:
-    from hightide.pte.program import choose_device, named_device
-    from hightide.tools.inspect.planning import target_of
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without an adapter the report says what it planned for
         return target_of(choose_device(named_device(device)))
@@ -90,18 +79,13 @@ def _chosen(inspection: Inspection, method: str | None, number: int | None) -> l
         return parts
     found = [p for p in parts if p.part.number == number]
     if not found:
-        raise InputError(f"there is no part {number}; there are {', '.join(str(p.part.number) for p in parts)}")
+        raise InputError(f"there is no part {number}; the parts are {', '.join(str(p.part.number) for p in parts)}")
     return found
 
 
 def _show(
     inspection: Inspection, chosen: list[PlannedPart], graph: bool, level: Mapping[str, int] | None, every: bool
 ) -> None:
-    from rich.console import Console
-
-    from hightide.tools.inspect.inspect_tables import PLAIN_WIDTH, print_graph, print_plan, print_report
-    from hightide.tools.inspect.listing import list_graph
-
     terminal = sys.stdout.isatty()
     width = None if terminal or "COLUMNS" in os.environ else PLAIN_WIDTH
     console = Console(width=width, highlight=False, markup=False, record=not terminal)
@@ -121,8 +105,6 @@ def _show(
 def _as_json(
     inspection: Inspection, chosen: list[PlannedPart], graph: bool, level: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    from hightide.tools.inspect.listing import list_graph
-
     made: dict[str, Any] = dataclasses.asdict(inspection.report)
     if graph:
         made["graphs"] = {

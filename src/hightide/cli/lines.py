@@ -26,7 +26,7 @@ def typed_lines(commands: Sequence[str]) -> Iterator[str]:
         except EOFError:
             return
         except KeyboardInterrupt:
-            note("Ctrl-D or /quit ends")
+            note("press Ctrl-D or type /quit to quit")
 
 
 def piped_lines() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`hightide ops`: which ops there are, where they run, with which types and routes."""
+"""`hightide ops`: the supported ops, where they run, and their types and routes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import Annotated
 
 import typer
 
+from hightide.cli.options import Json
 from hightide.errors import InputError
+from hightide.ops.table import count_line, op_table
 
 
 def ops(
     only: Annotated[
-        str, typer.Argument(metavar="FILTER", help="Part of an op's name, family or route.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILTER", help="Only ops with this in their name, family or routes.", show_default=False
+        ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List the ops: family, where each runs, and the types and routes that its test cases cover."""
-    from hightide.ops.table import count_line, op_table
+    """List the supported ops.
 
+    With the family of each, where it runs, and the types and routes that its test cases cover.
+    """
     part = only.lower()
     rows = [row for row in op_table() if any(part in text.lower() for text in (row.name, row.family, *row.routes))]
     if not rows:

@@ -1,25 +1,21 @@
-"""What the commands that run a language model share: their options, and how the model is opened."""
+"""What the commands share: their options, and how they write."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
+from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hightide.cli.progress import loading
 from hightide.errors import InputError
-
-if TYPE_CHECKING:
-    from hightide.llm.llm import LLM
 
 DEFAULT = "default"  # SmolLM2-135M-Instruct, by name
 MODEL_HELP = f"A GGUF or .pte file, or '{DEFAULT}' for SmolLM2-135M-Instruct."
-WITHOUT_MODEL = "Without one: the model of the last chat, else the default."
+WITHOUT_MODEL = "If left out: the model of your last chat, or the default."
 
 
 class KvType(str, Enum):
@@ -32,72 +28,72 @@ class OnFull(str, Enum):
     shift = "shift"
 
 
+def sampling_option(*names: str, **options: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Sampling", **options)
+
+
 Tokenizer = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="A tokenizer.json, tokenizer.model or GGUF file, if the model has none."),
+    typer.Option(metavar="FILE", help="The tokenizer, if the model has none: tokenizer.json, tokenizer.model or GGUF."),
 ]
 Context = Annotated[
-    int | None, typer.Option(min=1, help="Tokens to keep in mind: 2048, or fewer if the model's own is shorter.")
+    int | None,
+    typer.Option(min=1, help="Tokens that the KV cache holds. Default: 2048, or the model's own if that is shorter."),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu, or an adapter by index or name.")]
-Kv = Annotated[
-    KvType | None, typer.Option(help="How keys and values are held; by default f16 on a GPU that has it, else f32.")
+Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or an adapter by index or name.")]
+Kv = Annotated[KvType | None, typer.Option(help="Type of the KV cache. Default: f16 on a GPU that has it, else f32.")]
+Route = Annotated[
+    list[str] | None,
+    typer.Option("--route", metavar="NAME=OPTION", help="Force a kernel route, such as linear.gemv=split. Repeatable."),
 ]
-TopK = Annotated[int, typer.Option(help="Choose among the K likeliest tokens; 0: all.")]
-TopP = Annotated[float, typer.Option(help="Choose among the likeliest tokens that have this probability together.")]
-MinP = Annotated[float, typer.Option(help="Leave out tokens below this part of the likeliest one's probability.")]
-RepetitionPenalty = Annotated[float, typer.Option(help="Divide the logits of tokens already there; 1: do not.")]
-PresencePenalty = Annotated[float, typer.Option(help="Subtract from the logits of tokens already there.")]
-FrequencyPenalty = Annotated[float, typer.Option(help="The same, once for every time they are there.")]
-Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text on the same adapter.")]
-Speculate = Annotated[
-    bool, typer.Option("--speculate", help="Guess tokens from the text so far; the same text, at temperature 0.")
+MinP = Annotated[
+    float, sampling_option(help="Drop tokens that are less probable than this fraction of the likeliest one.")
 ]
-Full = Annotated[OnFull, typer.Option(help="When the context is full: stop, or shift out what is oldest.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def check_kind(path: Path) -> None:
-    with path.open("rb") as file:
-        start = file.read(8)
-    if start[:4] != b"GGUF" and start[4:] != b"ET12":
-        raise InputError(f"{path} is neither a GGUF model nor a .pte program")
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a language model is opened."""
+
+    tokenizer: Tokenizer = None
+    context: Context = None
+    device: Device = None
+    kv: Kv = None
+    route: Route = None
 
 
-def open_model(
-    name: str | None, tokenizer: Path | None, context: int | None, device: str | None, kv: KvType | None = None
-) -> LLM:
-    """The model of this name, with a progress bar while it is loaded; None: the one chatted with last, or SmolLM2."""
-    from hightide.llm.default_model import default_model, remembered
-    from hightide.llm.llm import LLM
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How an answer is made."""
 
-    before = remembered() if name is None else None
-    if before is not None:
-        path, tokenizer = before[0], tokenizer or before[1]
-    elif name is None or name == DEFAULT:
-        path = default_model()
-    else:
-        path = Path(name)
-        if not path.is_file():
-            raise InputError(f"{path} is not a file: name a GGUF or .pte model, or '{DEFAULT}'")
-    check_kind(path)
-    with loading(path.name) as tell:
-        held = None if kv is None else kv.value
-        return LLM(path, tokenizer=tokenizer, context=context, device=device, kv=held, progress=tell)
+    temperature: Annotated[
+        float, sampling_option(help="0 always takes the likeliest token; 0.7 is a common choice for variety.")
+    ] = 0.0
+    top_k: Annotated[int, sampling_option(help="Sample from the K likeliest tokens; 0 means all of them.")] = 0
+    top_p: Annotated[
+        float, sampling_option(help="Sample from the likeliest tokens that together reach this probability.")
+    ] = 1.0
+    min_p: MinP = 0.0
+    repetition_penalty: Annotated[
+        float, sampling_option(help="Divide the logits of tokens that have already occurred; 1 means off.")
+    ] = 1.0
+    seed: Annotated[
+        int | None, sampling_option(help="Seed for sampling: the same seed gives the same text on the same adapter.")
+    ] = None
+    speculate: Annotated[
+        bool,
+        sampling_option(
+            "--speculate", help="Guess tokens from the text so far; faster at temperature 0, and the text is the same."
+        ),
+    ] = False
+    on_full: Annotated[
+        OnFull, sampling_option(help="When the context is full: stop, or shift out the oldest part of it.")
+    ] = OnFull.stop
 
-
-def open_timed(
-    name: str | None, tokenizer: Path | None, context: int | None, device: str | None, kv: KvType | None = None
-) -> tuple[LLM, float]:
-    """`open_model`, and the seconds it took."""
-    start = time.perf_counter()
-    llm = open_model(name, tokenizer, context, device, kv)
-    return llm, time.perf_counter() - start
-
-
-def require_tokenizer(llm: LLM, instead: str = "") -> None:
-    if llm.tokenizer is None:
-        raise InputError(f"{llm.path.name} has no tokenizer: give one with --tokenizer{instead}")
+    def by_name(self) -> dict[str, Any]:
+        """As `LLM.stream` takes them."""
+        return asdict(self) | {"on_full": self.on_full.value}
 
 
 def decode_text(data: bytes, what: str) -> str:

@@ -10,43 +10,33 @@ from typing import Annotated
 
 import typer
 
-from hightide.cli.options import (
-    MODEL_HELP,
-    Context,
-    Device,
-    Json,
-    Kv,
-    Tokenizer,
-    decode_text,
-    note,
-    open_model,
-    require_tokenizer,
-)
+from hightide.cli.groups import grouped
+from hightide.cli.model import open_model, require_tokenizer
+from hightide.cli.options import MODEL_HELP, Json, ModelOptions, decode_text, note
 from hightide.cli.progress import bar
+from hightide.llm.perplexity import perplexity as score_text
 
 
+@grouped
 def perplexity(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, show_default=False)],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A UTF-8 text file; - is stdin.", show_default=False)],
-    window: Annotated[int | None, typer.Option(help="Tokens read at once; by default the context.")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A UTF-8 text file; - reads stdin.", show_default=False)],
+    *,
+    window: Annotated[int | None, typer.Option(help="Tokens read at once. Default: the context.")] = None,
     stride: Annotated[
-        int | None, typer.Option(help="Tokens from a window to the next; by default half a window.")
+        int | None, typer.Option(help="Tokens from the start of one window to the next. Default: half a window.")
     ] = None,
-    tokenizer: Tokenizer = None,
-    context: Context = None,
-    device: Device = None,
-    kv: Kv = None,
+    opening: ModelOptions,
     as_json: Json = False,
 ) -> None:
-    """Score a text: negative log likelihood per token, and perplexity.
+    """Score how well a model predicts a text.
 
-    A text longer than the window is read in windows that overlap; every token is scored once, with at least
-    window - stride tokens before it.
+    Prints the perplexity and the negative log likelihood per token.
+    A text longer than the window is read in overlapping windows: every token
+    is scored once, with at least window - stride tokens before it.
     """
-    from hightide.llm.perplexity import perplexity as score_text
-
     text = decode_text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file)
-    llm = open_model(model, tokenizer, context, device, kv)
+    llm, _ = open_model(model, opening)
     require_tokenizer(llm)
     start = time.perf_counter()
     with bar(f"scoring {file}", "tokens") as tell:

@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hightide.gpu.pipelines import compiling
+
 Tell = Callable[[int, int], None]  # (done, in all)
 Unit = Literal["bytes", "tokens", "kernels", "cases", "runs", "levels"]
 
@@ -24,10 +30,6 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -59,8 +61,6 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
 @contextmanager
 def loading(name: str) -> Iterator[Tell | None]:
     """The bars of a model that is loaded: its weights, and the kernels as they are compiled."""
-    from hightide.gpu.pipelines import compiling
-
     with bars() as add:
         if add is None:
             yield None

@@ -12,39 +12,51 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from hightide.cli.inputs import collect
+from hightide.cli.options import Device, Json, Route
 from hightide.errors import InputError
+from hightide.ops.choices import parse_routes
+from hightide.pte.program import load
 
 
 def run(
-    program: Annotated[Path, typer.Argument(help="A .pte file.", show_default=False)],
-    method: Annotated[str, typer.Option(help="Which method to call.")] = "forward",
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .pte file.", show_default=False)],
+    method: Annotated[str, typer.Option(help="The method to call.")] = "forward",
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="[NAME=]FILE|JSON", help="A .npy, .npz, .bin or .json file, or JSON itself."),
+        typer.Option(
+            "--input",
+            metavar="[NAME=]FILE|JSON",
+            help="An input: a .npy, .npz, .bin or .json file, or JSON. Repeatable.",
+        ),
     ] = None,
     random: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]SHAPE", help="A random input, such as tokens=1x17.")
+        list[str] | None,
+        typer.Option(metavar="[NAME=]SHAPE", help="A random input of a shape, such as tokens=1x17. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
-    data: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A .ptd file that the program needs.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for the random inputs.")] = 0,
+    data: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A .ptd file that the program needs. Repeatable.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Save the outputs: a .npz file, a .npy file (one output) or a folder.")
+        Path | None, typer.Option(help="Save the outputs to a .npz file, a .npy file (one output) or a folder.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, or an adapter by index or name.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = None,
+    route: Route = None,
+    as_json: Json = False,
 ) -> None:
-    """Run one method of a program."""
-    from hightide.cli.inputs import collect
-    from hightide.pte.program import load
+    """Run one method of a program.
 
+    Prints the outputs, or saves them. Inputs without a name are taken in order.
+    """
     start = time.perf_counter()
-    loaded = load(program, device=device, data=data or ())
-    function = loaded.method(method)
-    built = time.perf_counter()
-    given = collect(function.inputs, inputs or [], random or [], seed, loaded.metadata)
-    outputs = function(*given)
-    end = time.perf_counter()
-    names = [spec.name for spec in function.outputs]
+    with load(program, device=device, data=data or (), routes=parse_routes(route or ())) as loaded:
+        function = loaded.method(method)
+        built = time.perf_counter()
+        given = collect(function.inputs, inputs or [], random or [], seed, loaded.metadata)
+        outputs = function(*given)
+        end = time.perf_counter()
+        names = [spec.name for spec in function.outputs]
     if output is not None:
         save(output, names, outputs)
     print(json.dumps(_as_json(names, outputs, data=output is None)) if as_json else _as_text(names, outputs))
@@ -57,10 +69,10 @@ def save(path: Path, names: Sequence[str], outputs: Sequence[np.ndarray]) -> Non
         np.savez(path, **arrays)
     elif path.suffix == ".npy":
         if len(outputs) != 1:
-            raise InputError(f"there are {len(outputs)} outputs and a .npy file holds one: use .npz or a folder")
+            raise InputError(f"a .npy file holds one array, but there are {len(outputs)} outputs; use .npz or a folder")
         np.save(path, outputs[0])
     elif path.suffix:
-        raise InputError(f"cannot save as {path.suffix}: use .npz, .npy or a folder")
+        raise InputError(f"outputs cannot be saved as {path.suffix}; use .npz, .npy or a folder")
     else:
         path.mkdir(parents=True, exist_ok=True)
         for name, array in zip(names, outputs, strict=True):

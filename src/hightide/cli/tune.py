@@ -4,47 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from hightide.cli.options import Device, Json, note
 from hightide.cli.progress import bar
 from hightide.errors import DeviceError
-
-if TYPE_CHECKING:
-    from hightide.tools.tune.tuner import Verdict
+from hightide.gpu.device import find_adapter, open_device
+from hightide.runtime.build import named_device
+from hightide.tools.tune import tuner
 
 
 def tune(
     device: Device = None,
-    show: Annotated[bool, typer.Option("--show", help="Print what was measured before; measure nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget it: back to the defaults.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the last measurements; measure nothing.")] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget the measurements and go back to the defaults.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure the kernel routes on an adapter and keep the fastest, for this driver and version of hightide."""
-    from hightide.gpu.device import find_adapter, open_device
-    from hightide.pte.program import named_device
-    from hightide.tools.tune.tuner import forget, keep, known
-    from hightide.tools.tune.tuner import tune as measure
+    """Measure which kernel routes are fastest on an adapter, and keep them.
 
+    They hold for this adapter, driver and version of hightide.
+    """
     selector = named_device(device)
     if selector == "cpu":
-        raise DeviceError("the NumPy references have no routes to choose from: tune an adapter")
+        raise DeviceError("the NumPy references have no routes to choose from; name an adapter")
     adapter = find_adapter(selector)
     if reset:
-        there = forget(adapter)
-        note(f"{adapter.name}: {'back to the defaults' if there else 'there was nothing to forget'}")
+        there = tuner.forget(adapter)
+        note(f"{adapter.name}: {'back to the defaults' if there else 'there is nothing to forget'}")
         return
     if show:
-        verdicts = known(adapter)
+        verdicts = tuner.known(adapter)
         if not verdicts:
-            raise DeviceError(f"nothing was measured on {adapter.name} with this driver: run `hightide tune`")
+            raise DeviceError(f"nothing has been measured on {adapter.name} with this driver; run `hightide tune`")
     else:
         opened = open_device(adapter)
         with bar(f"measuring on {adapter.name}", "runs") as tell:
-            verdicts = measure(opened, progress=tell)
-        keep(opened, verdicts)
+            verdicts = tuner.tune(opened, progress=tell)
+        tuner.keep(opened, verdicts)
     if as_json:
         found = [dataclasses.asdict(verdict) for verdict in verdicts]
         print(json.dumps({"adapter": adapter.name, "driver": adapter.driver, "choices": found}, indent=2))
@@ -52,11 +55,7 @@ def tune(
         _show(adapter.name, verdicts)
 
 
-def _show(name: str, verdicts: list[Verdict]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
+def _show(name: str, verdicts: list[tuner.Verdict]) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{escape(name)}[/]")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

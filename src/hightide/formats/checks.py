@@ -21,7 +21,7 @@ def part(blob: Blob, offset: int, length: int, place: str) -> Blob:
 
 def check_index(index: int, count: int, what: str, place: str) -> int:
     if not 0 <= index < count:
-        raise ProgramError(f"{place}: {what} {index} does not exist, there are {count}")
+        raise ProgramError(f"{place}: {what} {index} does not exist; there are {count}")
     return index
 
 
@@ -34,8 +34,8 @@ def tensor_bytes(dims: Dims, dtype: str, place: str) -> int:
     if len(dims) > MAX_RANK:
         raise ProgramError(f"{place}: rank {len(dims)} is more than {MAX_RANK}")
     if any(dim < 0 for dim in dims):
-        raise ProgramError(f"{place}: dims {list(dims)} hold a negative size")
+        raise ProgramError(f"{place}: dims {list(dims)} contain a negative size")
     count = math.prod(dims) * ITEM_SIZE[dtype]
     if count >= 2**63:
-        raise ProgramError(f"{place}: dims {list(dims)} of {dtype} overflow 63 bits of bytes")
+        raise ProgramError(f"{place}: dims {list(dims)} of {dtype} take more bytes than 63 bits can count")
     return count

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hightide.errors import ProgramError
 from hightide.formats.checks import check_index, part
-from hightide.formats.flatbuffer import Table, Uint32, Uint64
+from hightide.formats.flatbuffer import FlatTable, Uint32, Uint64
 from hightide.graph.blob import Blob
 
 SEGMENT = ("offset", "size")
@@ -27,7 +27,7 @@ def map_file(path: Path) -> Blob:
         raise ProgramError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def read_segments(root: Table, region: Blob) -> list[Blob]:
+def read_segments(root: FlatTable, region: Blob) -> list[Blob]:
     """The segments that `root` describes, inside the `region` of the file that holds them all."""
     return [
         part(region, segment.integer("offset", Uint64), segment.integer("size", Uint64), segment.place)
@@ -35,7 +35,7 @@ def read_segments(root: Table, region: Blob) -> list[Blob]:
     ]
 
 
-def read_named_data(entries: Iterable[Table], segments: Sequence[Blob]) -> dict[str, Blob]:
+def read_named_data(entries: Iterable[FlatTable], segments: Sequence[Blob]) -> dict[str, Blob]:
     named_data: dict[str, Blob] = {}
     for entry in entries:
         key = entry.string("key")

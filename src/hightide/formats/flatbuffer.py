@@ -31,7 +31,7 @@ Int64, Uint64, Float64 = N.Int64Flags, N.Uint64Flags, N.Float64Flags
 _BUDGET_FACTOR = 2
 
 
-def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> Table:
+def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> FlatTable:
     """The root table of the FlatBuffer in `blob`, whose file identifier must be `identifier`."""
     data = blob.view()
     if len(data) < 8:
@@ -44,33 +44,33 @@ def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> Tab
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FlatTable:
     """One table. A field that is absent reads as its default: 0, "", an empty tuple or None."""
 
     fields: Fields
     place: str
-    _buffer: _Buffer
-    _position: int
-    _size: int  # inline bytes, the 4-byte vtable offset included
-    _vtable: int
-    _vtable_size: int
+    buffer: _Buffer
+    position: int
+    size: int  # inline bytes, the 4-byte vtable offset included
+    vtable: int
+    vtable_size: int
 
     def integer(self, field: str, kind: Kind, default: int = 0) -> int:
-        position = self._locate(field, kind.bytewidth)
-        return default if position is None else int(self._buffer.number(position, kind))
+        position = self.locate(field, kind.bytewidth)
+        return default if position is None else int(self.buffer.number(position, kind))
 
     def boolean(self, field: str) -> bool:
         return self.integer(field, Uint8) != 0
 
     def double(self, field: str) -> float:
-        position = self._locate(field, 8)
-        return 0.0 if position is None else float(self._buffer.number(position, Float64))
+        position = self.locate(field, 8)
+        return 0.0 if position is None else float(self.buffer.number(position, Float64))
 
     def string(self, field: str) -> str:
         start, length = self._vector(field, 1)
-        self._buffer.spend(length, self.place)
+        self.buffer.spend(length, self.place)
         try:
-            return str(self._buffer.data[start : start + length], "utf-8")
+            return str(self.buffer.data[start : start + length], "utf-8")
         except UnicodeDecodeError as error:
             raise ProgramError(f"{self.place}.{field}: the string is not UTF-8 ({error.reason})") from None
 
@@ -86,63 +86,63 @@ class Table:
     def blob(self, field: str) -> Blob:
         """A vector of bytes, in place: neither read nor counted against the budget."""
         start, length = self._vector(field, 1)
-        return Blob(self._buffer.blob.source, self._buffer.blob.offset + start, length)
+        return Blob(self.buffer.blob.source, self.buffer.blob.offset + start, length)
 
     def octets(self, field: str) -> bytes:
         """A short vector of bytes, copied."""
         start, length = self._vector(field, 1)
-        self._buffer.spend(length, self.place)
-        return bytes(self._buffer.data[start : start + length])
+        self.buffer.spend(length, self.place)
+        return bytes(self.buffer.data[start : start + length])
 
-    def table(self, field: str, fields: Fields) -> Table | None:
-        position = self._locate(field, 4)
+    def table(self, field: str, fields: Fields) -> FlatTable | None:
+        position = self.locate(field, 4)
         if position is None:
             return None
         place = f"{self.place}.{field}"
-        return _table_at(self._buffer, self._buffer.follow(position, place), fields, place)
+        return _table_at(self.buffer, self.buffer.follow(position, place), fields, place)
 
-    def tables(self, field: str, fields: Fields) -> list[Table]:
+    def tables(self, field: str, fields: Fields) -> list[FlatTable]:
         start, length = self._vector(field, 4)
         tables = []
         for index in range(length):
             place = f"{self.place}.{field}[{index}]"
-            target = self._buffer.follow(start + 4 * index, place)
-            tables.append(_table_at(self._buffer, target, fields, place))
+            target = self.buffer.follow(start + 4 * index, place)
+            tables.append(_table_at(self.buffer, target, fields, place))
         return tables
 
-    def union(self, field: str, members: Mapping[str, Fields]) -> tuple[str, Table]:
+    def union(self, field: str, members: Mapping[str, Fields]) -> tuple[str, FlatTable]:
         """The name of the member that the union holds, and its table."""
         place = f"{self.place}.{field}"
         tag = self.integer(f"{field}_type", Uint8)
-        position = self._locate(field, 4)
+        position = self.locate(field, 4)
         if not 1 <= tag <= len(members):
             raise ProgramError(f"{place}: type {tag} of the union is not one of 1..{len(members)}")
         if position is None:
             raise ProgramError(f"{place}: the union has a type but no value")
         name = list(members)[tag - 1]
-        return name, _table_at(self._buffer, self._buffer.follow(position, place), members[name], place)
+        return name, _table_at(self.buffer, self.buffer.follow(position, place), members[name], place)
 
-    def _locate(self, field: str, width: int) -> int | None:
+    def locate(self, field: str, width: int) -> int | None:
         """Where the `width` inline bytes of a field are, or None if it is absent."""
         entry = 4 + 2 * self.fields.index(field)
-        if entry + 2 > self._vtable_size:  # written by an older exporter, which had no such field
+        if entry + 2 > self.vtable_size:  # written by an older exporter, which had no such field
             return None
-        offset = int(self._buffer.number(self._vtable + entry, Uint16))
+        offset = int(self.buffer.number(self.vtable + entry, Uint16))
         if offset == 0:
             return None
-        if offset < 4 or offset + width > self._size:
-            raise ProgramError(f"{self.place}.{field}: offset {offset} is outside the table's {self._size} bytes")
-        return self._position + offset
+        if offset < 4 or offset + width > self.size:
+            raise ProgramError(f"{self.place}.{field}: offset {offset} is outside the table's {self.size} bytes")
+        return self.position + offset
 
     def _vector(self, field: str, width: int) -> tuple[int, int]:
         """The start and length of a vector of items of `width` bytes; (0, 0) if absent."""
-        position = self._locate(field, 4)
+        position = self.locate(field, 4)
         if position is None:
             return 0, 0
         place = f"{self.place}.{field}"
-        start = self._buffer.follow(position, place) + 4
-        length = int(self._buffer.number(start - 4, Uint32))
-        if length * width > len(self._buffer.data) - start:
+        start = self.buffer.follow(position, place) + 4
+        length = int(self.buffer.number(start - 4, Uint32))
+        if length * width > len(self.buffer.data) - start:
             raise ProgramError(f"{place}: {length} items of {width} bytes run past the end of the buffer")
         return start, length
 
@@ -150,9 +150,9 @@ class Table:
         start, length = self._vector(field, kind.bytewidth)
         if length == 0:
             return []
-        self._buffer.spend(length * kind.bytewidth, self.place)
+        self.buffer.spend(length * kind.bytewidth, self.place)
         numpy_type = N.to_numpy_type(kind)
-        numbers: list[Any] = encode.GetVectorAsNumpy(numpy_type, self._buffer.data, length, start).tolist()
+        numbers: list[Any] = encode.GetVectorAsNumpy(numpy_type, self.buffer.data, length, start).tolist()
         return numbers
 
 
@@ -181,7 +181,7 @@ class _Buffer:
             raise ProgramError(f"{place}: the file refers to the same data too often to be a real program")
 
 
-def _table_at(buffer: _Buffer, position: int, fields: Fields, place: str) -> Table:
+def _table_at(buffer: _Buffer, position: int, fields: Fields, place: str) -> FlatTable:
     """The table at a position that `follow` has checked."""
     buffer.spend(4, place)
     vtable = position - int(buffer.number(position, Int32))
@@ -193,4 +193,4 @@ def _table_at(buffer: _Buffer, position: int, fields: Fields, place: str) -> Tab
         raise ProgramError(f"{place}: a vtable of {vtable_size} bytes at byte {vtable} is not possible")
     if size < 4 or position + size > len(buffer.data):
         raise ProgramError(f"{place}: a table of {size} bytes at byte {position} is not possible")
-    return Table(fields, place, buffer, position, size, vtable, vtable_size)
+    return FlatTable(fields, place, buffer, position, size, vtable, vtable_size)

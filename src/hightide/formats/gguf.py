@@ -72,7 +72,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         raise ProgramError(f"{path} is not a GGUF file")
     version = reader.scalar("I")
     if version not in VERSIONS:
-        raise ProgramError(f"{path} is GGUF version {version}; versions {VERSIONS[0]} and {VERSIONS[-1]} are read")
+        raise ProgramError(f"{path} is GGUF version {version}; versions {VERSIONS[0]} and {VERSIONS[-1]} are supported")
     tensor_count, field_count = reader.scalar("Q"), reader.scalar("Q")
     metadata: dict[str, Any] = {}
     for _ in range(reader.count(field_count, 13, "fields")):
@@ -81,7 +81,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     infos = [reader.tensor_info() for _ in range(reader.count(tensor_count, 24, "tensors"))]
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
-        raise ProgramError(f"{path} has an alignment of {alignment}")
+        raise ProgramError(f"{path}: the alignment cannot be {alignment}")
     start = -(-reader.at // alignment) * alignment
     tensors = {}
     for name, kind, dims, offset in infos:
@@ -104,7 +104,7 @@ def _data(source: mmap.mmap, path: Path, name: str, kind: str, dims: tuple[int, 
         count *= dim
     width = dims[-1] if dims else 1
     if width % elements:
-        raise ProgramError(f"{path}: rows of tensor {name} ({width}) are not whole blocks of {kind} ({elements})")
+        raise ProgramError(f"{path}: rows of {kind} tensor {name} have {width} elements, not a multiple of {elements}")
     length = count // elements * size
     if offset + length > len(source):
         raise ProgramError(f"{path} is truncated: tensor {name} ends at {offset + length}, the file at {len(source)}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part
 from hightide.formats.container import map_file, read_named_data, read_segments
-from hightide.formats.flatbuffer import Int8, Int32, Table, Uint32, root_table
+from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Uint32, root_table
 from hightide.formats.program_file import (
     Delegate,
     DelegateCall,
@@ -117,7 +117,7 @@ def read_program(path: str | os.PathLike[str], data_files: Iterable[str | os.Pat
     for plan in root.tables("execution_plan", EXECUTION_PLAN):
         method = _read_method(plan, tensor_data, delegate_data, segments)
         if method.name in methods:
-            raise ProgramError(f"{plan.place}: there are two methods {method.name!r}")
+            raise ProgramError(f"{plan.place}: two methods are named {method.name!r}")
         methods[method.name] = method
     return ProgramFile(path, methods, named_data)
 
@@ -142,11 +142,13 @@ def _read_header(file: Blob, name: str) -> tuple[Blob, Blob]:
 def _merge(target: dict[str, Blob], more: dict[str, Blob], source: str) -> None:
     for key, blob in more.items():
         if key in target:
-            raise ProgramError(f"{source}: data named {key!r} exists already in another file")
+            raise ProgramError(f"{source}: data named {key!r} is already in another file")
         target[key] = blob
 
 
-def _read_method(plan: Table, tensor_data: TensorData, delegate_data: list[Blob], segments: list[Blob]) -> MethodFile:
+def _read_method(
+    plan: FlatTable, tensor_data: TensorData, delegate_data: list[Blob], segments: list[Blob]
+) -> MethodFile:
     name = plan.string("name")
     if not name:
         raise ProgramError(f"{plan.place}: the method has no name")
@@ -157,7 +159,7 @@ def _read_method(plan: Table, tensor_data: TensorData, delegate_data: list[Blob]
     )
     chains = plan.tables("chains", CHAIN)
     if len(chains) != 1:  # no exporter has written several chains yet
-        raise UnsupportedError(f"{plan.place}: a method of {len(chains)} chains, only one is supported")
+        raise UnsupportedError(f"{plan.place}: the method has {len(chains)} chains; only one is supported")
     instructions = chains[0].tables("instructions", INSTRUCTION)
     return MethodFile(
         name=name,
@@ -172,12 +174,12 @@ def _read_method(plan: Table, tensor_data: TensorData, delegate_data: list[Blob]
     )
 
 
-def _operator_name(operator: Table) -> str:
+def _operator_name(operator: FlatTable) -> str:
     name, overload = operator.string("name"), operator.string("overload")
     return f"{name}.{overload}" if overload else name
 
 
-def _read_delegate(delegate: Table, delegate_data: list[Blob], segments: list[Blob]) -> Delegate:
+def _read_delegate(delegate: FlatTable, delegate_data: list[Blob], segments: list[Blob]) -> Delegate:
     reference = delegate.table("processed", DATA_REFERENCE)
     if reference is None:
         raise ProgramError(f"{delegate.place}: the delegate has no data")
@@ -195,7 +197,7 @@ def _read_delegate(delegate: Table, delegate_data: list[Blob], segments: list[Bl
 
 
 def _read_instruction(
-    instruction: Table, value_count: int, operators: list[str], delegate_count: int, instruction_count: int
+    instruction: FlatTable, value_count: int, operators: list[str], delegate_count: int, instruction_count: int
 ) -> Instruction:
     kind, call = instruction.union("instr_args", INSTRUCTION_ARGUMENTS)
 

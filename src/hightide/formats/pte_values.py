@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, part, tensor_bytes
-from hightide.formats.flatbuffer import Int8, Int32, Int64, Kind, Table, Uint8, Uint32, Uint64
+from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Int64, Kind, Uint8, Uint32, Uint64
 from hightide.formats.program_file import EValue, TensorSpec, ValueListSpec
 from hightide.graph.blob import Blob
 
@@ -102,11 +102,11 @@ class TensorData:
         if name is None:
             raise ProgramError(f"{place}: the tensor's data is external, but the tensor has no name")
         if name not in self.external:
-            raise ProgramError(f"{place}: the data of {name!r} is in none of the data files given; pass its .ptd file")
+            raise ProgramError(f"{place}: the data of {name!r} is not in the data files given; pass its .ptd file")
         return part(self.external[name], 0, length, f"{place} ({name!r}, external)")
 
 
-def read_subsegments(table: Table | None, segments: list[Blob]) -> Subsegments:
+def read_subsegments(table: FlatTable | None, segments: list[Blob]) -> Subsegments:
     offsets = table.integers("offsets", Uint64) if table else ()
     if table is None or not offsets:  # without offsets, segment_index means nothing
         return Subsegments(Blob(b"", 0, 0), ())
@@ -114,7 +114,7 @@ def read_subsegments(table: Table | None, segments: list[Blob]) -> Subsegments:
     return Subsegments(segments[index], offsets)
 
 
-def read_values(plan: Table, data: TensorData) -> tuple[EValue, ...]:
+def read_values(plan: FlatTable, data: TensorData) -> tuple[EValue, ...]:
     tables = plan.tables("values", EVALUE)
     values = tuple(_read_value(table, data) for table in tables)
     for table, value in zip(tables, values, strict=True):
@@ -129,7 +129,7 @@ def _check_items(value: ValueListSpec, values: tuple[EValue, ...], place: str) -
             raise ProgramError(f"{place}: the list holds another list, value {item}")
 
 
-def _read_value(table: Table, data: TensorData) -> EValue:
+def _read_value(table: FlatTable, data: TensorData) -> EValue:
     kind, value = table.union("val", KERNEL_TYPES)
     match kind:
         case "Null":
@@ -156,21 +156,21 @@ def _read_value(table: Table, data: TensorData) -> EValue:
             return _read_tensor(value, data)
 
 
-def _read_list(table: Table, kind: Kind, least: int) -> ValueListSpec:
+def _read_list(table: FlatTable, kind: Kind, least: int) -> ValueListSpec:
     items = table.integers("items", kind)
     if items and min(items) < least:
         raise ProgramError(f"{table.place}: value {min(items)} does not exist")
     return ValueListSpec(items)
 
 
-def _read_tensor(tensor: Table, data: TensorData) -> TensorSpec:
+def _read_tensor(tensor: FlatTable, data: TensorData) -> TensorSpec:
     place = tensor.place
     dtype = _read_dtype(tensor)
     dims = tensor.integers("sizes", Int32)
     length = tensor_bytes(dims, dtype, place)
     dim_order = tensor.integers("dim_order", Uint8)
     if sorted(dim_order) != list(range(len(dims))):
-        raise ProgramError(f"{place}: dim order {list(dim_order)} does not order {len(dims)} dims")
+        raise ProgramError(f"{place}: dim order {list(dim_order)} is not an order of {len(dims)} dims")
     if tensor.integer("storage_offset", Int32) != 0:
         raise UnsupportedError(f"{place}: a tensor with a storage offset is not supported")
 
@@ -198,7 +198,7 @@ def _read_tensor(tensor: Table, data: TensorData) -> TensorSpec:
     )
 
 
-def _read_dtype(tensor: Table) -> str:
+def _read_dtype(tensor: FlatTable) -> str:
     code = tensor.integer("scalar_type", Int8)
     if code in DTYPES:
         return DTYPES[code]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
-from hightide.formats.flatbuffer import Int8, Int32, Int64, Table, Uint32, Uint64, root_table
+from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Int64, Uint32, Uint64, root_table
 from hightide.graph.blob import Blob
 from hightide.graph.graph import FileCall, GraphFile
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
@@ -94,7 +94,7 @@ def _read_header(processed: Blob) -> tuple[Blob, Blob]:
     return flatbuffer, part(processed, bytes_offset, bytes_size, place)
 
 
-def _read_constant(table: Table, raw_bytes: Blob, named_data: Mapping[str, Blob]) -> Blob:
+def _read_constant(table: FlatTable, raw_bytes: Blob, named_data: Mapping[str, Blob]) -> Blob:
     offset, length = table.integer("offset", Uint64), table.integer("length", Uint64)
     if offset != NAMED:
         return part(raw_bytes, offset, length, table.place)
@@ -104,7 +104,7 @@ def _read_constant(table: Table, raw_bytes: Blob, named_data: Mapping[str, Blob]
     return part(named_data[key], 0, length, f"{table.place} ({key!r})")
 
 
-def _read_value(id: int, table: Table, constants: list[Blob]) -> Value:
+def _read_value(id: int, table: FlatTable, constants: list[Blob]) -> Value:
     kind, value = table.union("value", GRAPH_TYPES)
     match kind:
         case "Null":
@@ -131,7 +131,7 @@ def _read_value(id: int, table: Table, constants: list[Blob]) -> Value:
             return _read_tensor(id, value, constants)
 
 
-def _read_tensor(id: int, tensor: Table, constants: list[Blob]) -> TensorValue:
+def _read_tensor(id: int, tensor: FlatTable, constants: list[Blob]) -> TensorValue:
     dtype = _dtype(tensor.integer("datatype", Int8), tensor.place)
     staging = tensor.integer("staging_datatype", Int8, default=UNSET_DTYPE)
     dims = tensor.integers("dims", Uint32)
@@ -162,7 +162,7 @@ def _check_items(value: ListValue, values: tuple[Value, ...], place: str) -> Non
             raise ProgramError(f"{place}: the list holds another list, value {item}")
 
 
-def _read_call(index: int, table: Table, value_count: int) -> FileCall:
+def _read_call(index: int, table: FlatTable, value_count: int) -> FileCall:
     args = check_indices(table.integers("args", Int32), value_count, "value", f"{table.place}.args")
     name = table.string("name")
     if not name:

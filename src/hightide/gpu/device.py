@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import wgpu
-from wgpu.backends.wgpu_native import ffi, lib
-from wgpu.backends.wgpu_native._api import error_handler
 
 from hightide.errors import DeviceError
-from hightide.gpu.measurements import tuned_routes
+from hightide.gpu.native import capturing, ffi, handle, lib, raising, wait
 from hightide.gpu.subgroups import subgroup_size
 from hightide.traits import Traits
 
@@ -82,7 +78,7 @@ def find_adapter(selector: str | int | None) -> Adapter:
 
 
 class Device:
-    """An opened adapter: the wgpu device, its limits, and its objects counted as they are made."""
+    """An opened adapter: the wgpu device, its limits, and a count of the objects that were made on it."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
@@ -110,9 +106,8 @@ class Device:
             workgroup_bytes=limits["max-compute-workgroup-storage-size"],
             storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         )
-        self.tuned = tuned_routes(adapter)  # routes measured on this adapter, by the choice's name
-        self.device_id = self.wgpu._internal
-        self.queue_id = self.wgpu.queue._internal
+        self.device_id = handle(self.wgpu)
+        self.queue_id = handle(self.wgpu.queue)
         self.created = 0  # GPU objects made so far: a steady step must not raise it
         self._probe = self.buffer(16, label="probe")
 
@@ -135,7 +130,7 @@ class Device:
 
         wgpu-native ends the process when a lost device is submitted to, so every submit asks first.
         """
-        lib.wgpuQueueWriteBuffer(self.queue_id, self._probe._internal, 0, ffi.NULL, 0)
+        lib.wgpuQueueWriteBuffer(self.queue_id, handle(self._probe), 0, ffi.NULL, 0)
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Queue `data` (a C-contiguous buffer of a multiple of 4 bytes) for `buffer`."""
@@ -143,11 +138,19 @@ class Device:
             self.wgpu.queue.write_buffer(buffer, offset, data)
 
     def copy(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        """Copy whole buffers, each (source, target) of one size."""
+        """Fill each target with the beginning of its source."""
         with raising():
             encoder = self.wgpu.create_command_encoder()
             for source, target in pairs:
-                encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size)
+                encoder.copy_buffer_to_buffer(source, 0, target, 0, target.size)
+            self.wgpu.queue.submit([encoder.finish()])
+
+    def clear(self, *buffers: Any) -> None:
+        """Set buffers to zero on the GPU, so that their memory really exists."""
+        with raising():
+            encoder = self.wgpu.create_command_encoder()
+            for buffer in buffers:
+                encoder.clear_buffer(buffer, 0, buffer.size)
             self.wgpu.queue.submit([encoder.finish()])
 
     def read(self, buffer: Any) -> memoryview:
@@ -161,53 +164,14 @@ class Device:
             self.check_alive()
         with raising():
             self.wgpu.queue.submit([])
-            self.wgpu._poll_wait()
+            wait(self.wgpu)
+
+    def wait(self) -> None:
+        """Wait until everything that was submitted is done."""
+        with raising():
+            wait(self.wgpu)
 
 
 @cache
 def open_device(adapter: Adapter) -> Device:
     return Device(adapter)
-
-
-@contextmanager
-def raising() -> Iterator[None]:
-    """Turn wgpu's exceptions into DeviceError."""
-    try:
-        yield
-    except (wgpu.GPUError, RuntimeError, ValueError) as error:
-        raise DeviceError(_sentence(str(error))) from error
-
-
-@contextmanager
-def capturing(what: str) -> Iterator[None]:
-    """Raise what wgpu-native reports during raw calls, which otherwise is only logged."""
-    slot = _ErrorSlot(what)
-    error_handler._get_proxy_stack().append(slot)
-    try:
-        yield
-    finally:
-        error_handler.release(what)
-    if slot.errors:
-        raise DeviceError(f"{what}: {'; '.join(slot.errors)}")
-
-
-class _ErrorSlot:
-    """Keeps every error that is reported; wgpu's own slot keeps the last and logs the others."""
-
-    type = ""
-    message = property(lambda self: None, lambda self, message: self.errors.append(_sentence(message)))
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.errors: list[str] = []
-
-
-def _sentence(message: str) -> str:
-    """wgpu's report of an error and its causes, on one line."""
-    lines = (line.strip() for line in message.splitlines())
-    return ": ".join(line for line in lines if line and line != "Caused by:")
-
-
-def debugging() -> bool:
-    """HIGHTIDE_DEBUG=1 runs one op at a time through wgpu's checked classes, watched by `debugging.Checker`."""
-    return os.environ.get("HIGHTIDE_DEBUG", "") not in ("", "0")

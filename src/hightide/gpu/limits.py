@@ -5,36 +5,35 @@ Kept in the cache folder by adapter, driver, version of wgpu and way of measurin
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from importlib import resources
-from string import Template
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import wgpu
 
-from hightide.folders import cache_folder
-from hightide.gpu.device import Device, raising
+from hightide.gpu import measurements
+from hightide.gpu.device import Device
+from hightide.gpu.native import handle, raising
+from hightide.gpu.params import Params
+from hightide.gpu.pipelines import BindGroup, Pipeline, pipelines
 from hightide.gpu.queries import Queries
 from hightide.gpu.timestamps import Timing, finest_timing
+from hightide.wgsl.shader import shader
 
-Entry: TypeAlias = Literal["stream", "copy", "multiply", "nothing"]
+Work: TypeAlias = Literal["stream", "copy", "multiply", "nothing"]
 Kind: TypeAlias = Literal["memory", "arithmetic", "dispatch"]
 SECONDS, LEAST_RUNS = 0.08, 8  # spent on each variant of a kernel
 SHORT_RUNS = 40  # of what takes no time worth a word
-EMPTY: dict[str, Any] = dict(LANES=64, THREADS=64, PER_THREAD=1)
 # (threads of a workgroup, vec4s of a thread, in a run of its own): GPUs like the first two, llvmpipe the others.
 STREAMS = ((64, 16, False), (256, 4, False), (64, 256, True), (256, 1024, True))
 CHAINS = ((64, 2), (64, 4), (32, 6), (256, 8))  # (threads of a workgroup, independent chains of vec4s)
 READ_BYTES = {False: 256 << 20, True: 64 << 20}  # past any cache; less on a software adapter, which reads slowly
 FILE = "limits.json"
-METHOD = 2  # of measuring: what another one measured is not kept
+METHOD = 2  # of measuring: what another one measured is not used
 
 
 @dataclass(frozen=True)
@@ -62,37 +61,66 @@ class Limits:
 
 def measure_limits(device: Device, *, fresh: bool = False) -> Limits:
     """The adapter's limits: from the cache folder, or measured now."""
-    key = _key(device)
-    if not fresh and (known := _load().get(key)) is not None:
+    if not fresh and (known := known_limits(device)) is not None:
         return known
     limits = _measure(device)
-    _save({**_load(), key: limits})
+    measurements.save(FILE, {**measurements.load(FILE), _key(device): asdict(limits)})
     return limits
 
 
 def known_limits(device: Device) -> Limits | None:
     """The adapter's limits if they were measured before."""
-    return _load().get(_key(device))
+    values = measurements.load(FILE).get(_key(device))
+    if not isinstance(values, dict) or set(values) != {field.name for field in fields(Limits)}:
+        return None
+    try:
+        return Limits(**{name: float(value) for name, value in values.items()})
+    except (TypeError, ValueError):
+        return None
+
+
+def _key(device: Device) -> str:
+    adapter = device.adapter
+    return " | ".join((adapter.name, adapter.backend, adapter.driver, f"wgpu {wgpu.__version__}", f"method {METHOD}"))
 
 
 # ---- measuring
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """A measuring kernel; see `limits.wgsl`."""
+
+    work: Work
+    lanes: int = 64
+    threads: int = 64
+    per_thread: int = 1
+    blocked: bool = False
+    unroll: int = 1
+    chains: int = 1
+
+    def constants(self) -> tuple[tuple[str, int | bool | str], ...]:
+        return tuple(sorted((name.upper(), value) for name, value in asdict(self).items()))
+
+
+NOTHING = _Variant("nothing")
+
+
 def _measure(device: Device) -> Limits:
     size = min(READ_BYTES[device.traits.software], device.max_binding) // 2
     bench = _Bench(device, size)
-    vectors = size // 16
-    memory: list[dict[str, Any]] = [
-        dict(LANES=lanes, THREADS=vectors // per_thread, PER_THREAD=per_thread, BLOCKED=blocked, UNROLL=4)
-        for lanes, per_thread, blocked in STREAMS
-    ]
-    read = max(size / bench.seconds("stream", **how) for how in memory)
-    copy = max(2 * size / bench.seconds("copy", **how) for how in memory)
     threads = 2048 if device.traits.software else 1 << 18
-    fma = 0.0
-    for lanes, chains in CHAINS:
-        seconds = bench.seconds("multiply", LANES=lanes, THREADS=threads, PER_THREAD=1024, CHAINS=chains, UNROLL=8)
-        fma = max(fma, threads * 1024 * chains * 4 * 2 / seconds)
+
+    def memory(work: Work) -> float:
+        variants = (
+            _Variant(work, lanes, size // 16 // per_thread, per_thread, blocked, unroll=4)
+            for lanes, per_thread, blocked in STREAMS
+        )
+        return size / min(bench.seconds(variant) for variant in variants)
+
+    read, copy = memory("stream"), 2 * memory("copy")
+    products = [(n, _Variant("multiply", lanes, threads, 1024, unroll=8, chains=n)) for lanes, n in CHAINS]
+    fma = max(threads * 1024 * chains * 4 * 2 / bench.seconds(variant) for chains, variant in products)
     return Limits(
         read_gb_s=read / 1e9,
         copy_gb_s=copy / 1e9,
@@ -109,18 +137,18 @@ class _Bench:
     def __init__(self, device: Device, size: int) -> None:
         self.device = device
         self.source, self.target = (device.buffer(size, label="limits") for _ in range(2))
-        self._queries = None if finest_timing(device) is Timing.SUBMITS else Queries(device)
-        with raising():
-            encoder = device.wgpu.create_command_encoder()  # memory that was never written may not be there yet
-            encoder.clear_buffer(self.source, 0, size)
-            encoder.clear_buffer(self.target, 0, size)
-            device.wgpu.queue.submit([encoder.finish()])
-            device.wgpu.queue.write_buffer(self.source, 0, np.array([0.999, 0.998, 0.997, 0.996] * 2, np.float32))
-            device.wgpu._poll_wait()
+        self._params = Params(device, 1)
+        device.clear(self.source, self.target)
+        device.write(self.source, 0, np.array([0.999, 0.998, 0.997, 0.996] * 2, np.float32))
+        device.flush()
 
-    def seconds(self, entry: Entry, times: int = 1, **how: Any) -> float:
-        """The shortest of several runs of `times` dispatches: what the adapter can do is what disturbs it least."""
-        run = self._run(entry, times, **how)
+    def seconds(self, variant: _Variant) -> float:
+        """The shortest of several runs: what the adapter can do is what disturbs it least."""
+        if self.device.traits.software:
+            # Its threads are ours, so their CPU time can be had: right on a busy machine too.
+            run = self._timed(variant, 1, time.process_time, os.cpu_count() or 1)
+        else:
+            run = self._run(variant, 1)
         run()  # compiled now, if not before
         taken: list[float] = []
         until = time.perf_counter() + SECONDS
@@ -130,113 +158,80 @@ class _Bench:
 
     def dispatch(self) -> float:
         """One more dispatch in a pass."""
-        few, many = (self._run("nothing", times, **EMPTY) for times in (8, 108))
+        few, many = (self._run(NOTHING, times) for times in (8, 108))
         pairs = [(few(), many()) for _ in range(SHORT_RUNS)]
         return max(0.0, min(m for _, m in pairs) - min(f for f, _ in pairs)) / 100
 
     def submit(self) -> float:
-        run = self._run("nothing", 1, host=True, **EMPTY)
+        """Submit one dispatch and wait for it."""
+        run = self._timed(NOTHING, 1)
         return min(run() for _ in range(SHORT_RUNS))
 
     def readback(self) -> float:
-        run = self._run("nothing", 1, wait=False, **EMPTY)
+        """The same, with a few bytes brought back."""
+        pipeline, group = self._compiled(NOTHING)
         small, times = self.device.buffer(16, label="limits"), []
         for _ in range(SHORT_RUNS):
             begin = time.perf_counter()
-            run()
+            with raising():
+                self.device.wgpu.queue.submit([self._encoded(NOTHING, 1, pipeline, group)])
             self.device.read(small)
             times.append(time.perf_counter() - begin)
         return min(times)
 
-    def _run(
-        self, entry: Entry, times: int, *, host: bool = False, wait: bool = True, **how: Any
-    ) -> Callable[[], float]:
-        device, queries = self.device.wgpu, None if host or not wait else self._queries
-        clock, threads = time.perf_counter, 1
-        if self.device.traits.software and entry != "nothing":
-            # Its threads are ours, so their CPU time can be had: right on a busy machine too.
-            clock, threads, queries = time.process_time, os.cpu_count() or 1, None
-        groups = how["THREADS"] // how["LANES"]
-        with raising():
-            module = device.create_shader_module(code=_source(**how), label=f"limits {entry}")
-            pipeline = device.create_compute_pipeline(
-                layout=self._layout[1], compute={"module": module, "entry_point": entry}
-            )
+    def _run(self, variant: _Variant, times: int) -> Callable[[], float]:
+        """A function that dispatches a kernel so many times, and says how long the adapter took."""
+        queries = self._queries
+        if queries is None:
+            return self._timed(variant, times)
+        pipeline, group = self._compiled(variant)
 
         def run() -> float:
+            queries.fit(2)
             with raising():
-                if queries is not None:
-                    queries.fit(2)
-                encoder = device.create_command_encoder()
-                compute = encoder.begin_compute_pass(timestamp_writes=None if queries is None else queries.around())
-                compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, self._layout[2])
-                for _ in range(times):
-                    compute.dispatch_workgroups(groups, 1, 1)
-                compute.end()
-                if queries is not None:
-                    queries.resolve(encoder._internal)
-                commands = encoder.finish()
-                begin = clock()
-                device.queue.submit([commands])
-                if wait:
-                    device._poll_wait()
-                end = clock()
-            if queries is None:
-                return (end - begin) / threads
+                self.device.wgpu.queue.submit([self._encoded(variant, times, pipeline, group, queries)])
+            self.device.wait()
             first, last = queries.ticks().tolist()
             return (last - first) * queries.period * 1e-9
 
         return run
 
+    def _timed(
+        self, variant: _Variant, times: int, clock: Callable[[], float] = time.perf_counter, threads: int = 1
+    ) -> Callable[[], float]:
+        """The same by a clock of the host, which counts this many threads."""
+        pipeline, group = self._compiled(variant)
+
+        def run() -> float:
+            with raising():
+                commands = self._encoded(variant, times, pipeline, group)
+                begin = clock()
+                self.device.wgpu.queue.submit([commands])
+            self.device.wait()
+            return (clock() - begin) / threads
+
+        return run
+
+    def _compiled(self, variant: _Variant) -> tuple[Pipeline, BindGroup]:
+        made = pipelines(self.device)
+        name = f"limits {variant.work}"
+        pipeline = made.get(shader("hightide.gpu", "limits.wgsl", name, variant.constants(), frozenset()))
+        return pipeline, made.bind(pipeline, self._params.buffer, None, [self.source, self.target])
+
+    def _encoded(
+        self, variant: _Variant, times: int, pipeline: Pipeline, group: BindGroup, queries: Queries | None = None
+    ) -> object:
+        encoder = self.device.wgpu.create_command_encoder()
+        compute = encoder.begin_compute_pass(timestamp_writes=None if queries is None else queries.around())
+        compute.set_pipeline(pipeline.handle)
+        compute.set_bind_group(0, group.handle, [0])
+        for _ in range(times):
+            compute.dispatch_workgroups(variant.threads // variant.lanes, 1, 1)
+        compute.end()
+        if queries is not None:
+            queries.resolve(handle(encoder))
+        return encoder.finish()
+
     @cached_property
-    def _layout(self) -> tuple[Any, Any, Any]:
-        device = self.device.wgpu
-        kinds = ("read-only-storage", "storage")
-        entries = [{"binding": n, "visibility": "COMPUTE", "buffer": {"type": kind}} for n, kind in enumerate(kinds)]
-        layout = device.create_bind_group_layout(entries=entries)
-        group = device.create_bind_group(
-            layout=layout,
-            entries=[{"binding": n, "resource": {"buffer": b}} for n, b in enumerate((self.source, self.target))],
-        )
-        return layout, device.create_pipeline_layout(bind_group_layouts=[layout]), group
-
-
-def _source(CHAINS: int = 2, UNROLL: int = 1, **how: Any) -> str:
-    chains, unrolled = range(CHAINS), range(UNROLL)
-    defines = {name: str(value).lower() for name, value in {"BLOCKED": False, "UNROLL": UNROLL, **how}.items()}
-    products = [f"        sum{n} = fma(sum{n}, x, y);" for n in chains]
-    return Template(resources.files("hightide.gpu").joinpath("limits.wgsl").read_text()).substitute(
-        defines,
-        SUMS="\n".join(f"        {'ab'[n % 2]} += input[at + {n}u * STEP];" for n in unrolled),
-        COPIES="\n".join(f"        output[at + {n}u * STEP] = input[at + {n}u * STEP];" for n in unrolled),
-        START="\n".join(f"    var sum{n} = x * {n}.5;" for n in chains),
-        PRODUCTS="\n".join(products * UNROLL),
-        TOTAL=" + ".join(f"sum{n}" for n in chains),
-    )
-
-
-# ---- the cache
-
-
-def _key(device: Device) -> str:
-    adapter = device.adapter
-    return " | ".join((adapter.name, adapter.backend, adapter.driver, f"wgpu {wgpu.__version__}", f"method {METHOD}"))
-
-
-def _load() -> dict[str, Limits]:
-    """What was measured before; a file that cannot be read counts as none."""
-    names = {field.name for field in fields(Limits)}
-    found: dict[str, Limits] = {}
-    with suppress(OSError, ValueError):
-        for key, values in json.loads((cache_folder() / FILE).read_text()).items():
-            if isinstance(values, dict) and set(values) == names:
-                found[key] = Limits(**{name: float(value) for name, value in values.items()})
-    return found
-
-
-def _save(every: dict[str, Limits]) -> None:
-    with suppress(OSError):  # a home that cannot be written: measured again next time
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        text = json.dumps({key: asdict(limits) for key, limits in every.items()}, indent=2)
-        (cache_folder() / FILE).write_text(text)
+    def _queries(self) -> Queries | None:
+        return None if finest_timing(self.device) is Timing.SUBMITS else Queries(self.device)

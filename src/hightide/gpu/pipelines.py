@@ -16,10 +16,10 @@ from functools import cache
 from typing import Any
 
 import wgpu
-from wgpu.backends.wgpu_native import ffi
 
 from hightide.errors import DeviceError
-from hightide.gpu.device import Device, raising
+from hightide.gpu.device import Device
+from hightide.gpu.native import handle, pointer, raising
 from hightide.wgsl.shader import FIRST_BINDING, PARAMS_SIZE, Shader
 
 THREADS = min(8, os.cpu_count() or 1)
@@ -40,11 +40,6 @@ class Pipeline:
 class BindGroup:
     handle: Any
     address: ctypes.c_void_p
-
-
-def pointer(native: Any) -> ctypes.c_void_p:
-    """A native object as ctypes passes it."""
-    return ctypes.c_void_p(int(ffi.cast("uintptr_t", native)))
 
 
 class Pipelines:
@@ -82,17 +77,18 @@ class Pipelines:
             try:
                 with raising():
                     module = self.device.wgpu.create_shader_module(code=shader.text, label=shader.name)
-                    handle = self.device.wgpu.create_compute_pipeline(
+                    compiled = self.device.wgpu.create_compute_pipeline(
                         layout=pipeline_layout, compute={"module": module, "entry_point": "main"}, label=shader.name
                     )
             except DeviceError as error:
                 message = f"kernel {shader.name} does not compile: {error.__cause__}\n{shader.listing()}"
                 raise DeviceError(message) from None
-            return Pipeline(shader, layout, handle, pointer(handle._internal))
+            return Pipeline(shader, layout, compiled, pointer(handle(compiled)))
 
         return compile_it
 
     def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> BindGroup:
+        """These buffers for a pipeline; `symints` only where its shader reads SymInts."""
         live = {1: symints} if pipeline.shader.live else {}
         buffers = {0: params, **live, **dict(enumerate(tensors, FIRST_BINDING))}
         entries = [
@@ -101,8 +97,8 @@ class Pipelines:
         ]
         self.device.created += 1
         with raising():
-            handle = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)
-        return BindGroup(handle, pointer(handle._internal))
+            group = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)
+        return BindGroup(group, pointer(handle(group)))
 
     def _layout(self, shader: Shader) -> tuple[Any, Any]:
         reads, writes, live = len(shader.interface.read_names), len(shader.interface.write_names), shader.live

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import wgpu
-from wgpu.backends.wgpu_native import lib
 
-from hightide.gpu.device import Device, raising
+from hightide.gpu.device import Device
+from hightide.gpu.native import handle, lib, raising, wait
 
 SET_SIZE = 4096  # WebGPU's most queries in a set
 ALIGNMENTS = 8  # submits that compare the two clocks
@@ -57,7 +57,7 @@ class Queries:
         """The set and index of the next timestamp. A set holds an even number, so pairs are in one."""
         number = self._used
         self._used += 1
-        return self._sets[number // SET_SIZE]._internal, number % SET_SIZE
+        return handle(self._sets[number // SET_SIZE]), number % SET_SIZE
 
     def around(self) -> dict[str, Any]:
         """The next two timestamps, as a pass descriptor of wgpu's classes takes them."""
@@ -70,11 +70,12 @@ class Queries:
         }
 
     def resolve(self, encoder: Any) -> None:
+        """Have the timestamps written to the buffer, at the end of a native encoder's commands."""
         for n, queries in enumerate(self._sets):
             count = min(SET_SIZE, self._used - n * SET_SIZE)
             if count > 0:
                 lib.wgpuCommandEncoderResolveQuerySet(
-                    encoder, queries._internal, 0, count, self._buffer._internal, n * SET_SIZE * 8
+                    encoder, handle(queries), 0, count, handle(self._buffer), n * SET_SIZE * 8
                 )
 
     def ticks(self) -> np.ndarray:
@@ -91,11 +92,11 @@ class Queries:
             with raising():
                 encoder = self.device.wgpu.create_command_encoder()
                 encoder.begin_compute_pass(timestamp_writes=self.around()).end()
-                self.resolve(encoder._internal)
+                self.resolve(handle(encoder))
                 commands = encoder.finish()
                 begin = time.perf_counter_ns()
                 self.device.wgpu.queue.submit([commands])
-                self.device.wgpu._poll_wait()
+                wait(self.device.wgpu)
                 end = time.perf_counter_ns()
             at = float(int(self.ticks()[0])) * self.period
             low, high = max(low, begin - at), min(high, end - at)

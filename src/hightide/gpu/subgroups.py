@@ -5,21 +5,16 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-_SOURCE = """
-@group(0) @binding(0) var<storage, read_write> size: u32;
-@compute @workgroup_size(64)
-fn main(@builtin(subgroup_size) lanes: u32, @builtin(local_invocation_index) lane: u32) {
-    if (lane == 0u) { size = lanes; }
-}
-"""
+from hightide.wgsl.shader import FIRST_BINDING, shader
 
 
 def subgroup_size(device: Any) -> int:
     """Measured on a wgpu device, by one small dispatch (3 ms on llvmpipe)."""
     buffer = device.create_buffer(size=4, usage="STORAGE|COPY_SRC")
-    module = device.create_shader_module(code=_SOURCE)
+    text = shader("hightide.gpu", "subgroups.wgsl", "subgroups", (), frozenset()).text
+    module = device.create_shader_module(code=text)
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
-    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}]
+    entries = [{"binding": FIRST_BINDING, "resource": {"buffer": buffer, "offset": 0, "size": 4}}]
     encoder = device.create_command_encoder()
     work = encoder.begin_compute_pass()
     work.set_pipeline(pipeline)

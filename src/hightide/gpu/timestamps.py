@@ -1,8 +1,8 @@
 """GPU time per dispatch, on the host's clock.
 
-A `TimedRecorder` takes the place of a session's recorder and notes when each dispatch began and ended, and what
-the host did meanwhile. It times as finely as the adapter allows: by timestamps between the dispatches of the one
-pass of a step; else by a pass per dispatch; else by a submit per dispatch, timed on the host.
+A `TimedRecorder` stands in for a session's recorder. It notes when each dispatch began and ended, and what the host did
+meanwhile. It times as finely as the adapter allows: with timestamps between the dispatches of a step's one pass; else
+with a pass per dispatch; else with a submit per dispatch, timed on the host.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from wgpu.backends.wgpu_native import ffi, lib
 
 from hightide.errors import UnsupportedError
-from hightide.gpu.device import Device, capturing
+from hightide.gpu.device import Device
+from hightide.gpu.native import ONE, dispatch, ffi, lib, pointer, set_bind_group, set_pipeline
 from hightide.gpu.params import Params
-from hightide.gpu.pipelines import pointer
 from hightide.gpu.queries import ALIGNMENTS, Clock, Queries
-from hightide.gpu.recorder import _ONE, Recorder, Recording, Submission, _dispatch, _set_group, _set_pipeline
+from hightide.gpu.recorder import Recorder
+from hightide.gpu.recording import Recording, Submission
 
 
 class Timing(str, Enum):
@@ -71,7 +71,7 @@ def finest_timing(device: Device) -> Timing:
 
 
 class TimedRecorder(Recorder):
-    """Runs recordings like its base and times them: call `prepare` before a run, `times` and `spans` after it."""
+    """Runs recordings like its base and times them: call `prepare` before a run, read `times()` and `spans` after it."""
 
     def __init__(self, device: Device, readback_bytes: int, params: Params, timing: Timing | None = None) -> None:
         super().__init__(device, readback_bytes, params)
@@ -79,19 +79,11 @@ class TimedRecorder(Recorder):
         self.timing = finest if timing is None else timing
         if FINEST_FIRST.index(self.timing) < FINEST_FIRST.index(finest):
             raise UnsupportedError(f"{device.adapter.name} has no {self.timing.value}")
-        self.spans: list[Span] = []
+        self.spans: list[Span] = []  # what the host did in the last run
         self._times: Times | None = None
         self._queries = Queries(device) if self.timing is not Timing.SUBMITS else None
         self._clock: Clock | None = None
         self._latency = 0  # ns of a submit that does nothing, where each dispatch is one
-
-    @contextmanager
-    def span(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.spans.append(Span(name, begin, time.perf_counter_ns()))
 
     def prepare(self) -> None:
         """Before a run: forget the last one's spans, and compare the clocks anew."""
@@ -99,34 +91,7 @@ class TimedRecorder(Recorder):
         if self._queries is not None:
             self._clock = self._queries.align()
         else:
-            self._latency = min(_host_time(self, None) for _ in range(ALIGNMENTS))
-
-    def write(self, buffer: Any, offset: int, data: np.ndarray) -> None:
-        with self.span("write"):
-            super().write(buffer, offset, data)
-
-    def submit(self, recording: Recording) -> Submission:
-        if self._queries is None:
-            self._submit_each(recording)
-            recording = Recording([], recording.copies)
-        else:
-            self._queries.fit(2 * len(recording.native) + 1)
-        with self.span("encode"):
-            commands = self._encode(recording)
-        with self.span("submit"):
-            index = self._submit(commands)
-        submission = Submission(self.readbacks[self._turn], index)
-        self._turn = 1 - self._turn
-        return submission
-
-    def encode_ahead(self, recording: Recording, env: Any) -> None:
-        """Commands are used once: their queries are read before the next run."""
-
-    def read(self, copies: Any, submission: Submission) -> list[bytes]:
-        with self.span("wait"):
-            self._wait(submission)
-        with self.span("read"):
-            return super().read(copies, submission)
+            self._latency = min(self._host_time(Recording([], [])) for _ in range(ALIGNMENTS))
 
     def times(self) -> Times:
         """Of the last run, once it was waited for."""
@@ -138,53 +103,68 @@ class TimedRecorder(Recorder):
         assert self._times is not None, "nothing was run"
         return self._times
 
-    def _wait(self, submission: Submission) -> None:
-        if submission.index is not None:
-            self._index[0] = submission.index
-            with capturing("wait"):
-                lib.wgpuDevicePoll(self.device.device_id, True, self._index)
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(name, begin, time.perf_counter_ns()))
 
-    def _encode_unchecked(self, recording: Recording) -> Any:
+    def write(self, buffer: Any, offset: int, data: np.ndarray) -> None:
+        with self.span("write"):
+            super().write(buffer, offset, data)
+
+    def submit(self, recording: Recording) -> Submission:
+        if self._queries is not None:
+            self._queries.fit(2 * len(recording.native) + 1)
+            return super().submit(recording)
+        self._submit_each(recording)
+        return super().submit(Recording([], recording.copies))
+
+    def encode_ahead(self, recording: Recording, evaluate: Any) -> None:
+        """Commands are used once: their queries are read before the next run."""
+
+    def read(self, copies: Any, submission: Submission) -> list[bytes]:
+        with self.span("wait"):
+            self.wait(submission)
+        with self.span("read"):
+            return super().read(copies, submission)
+
+    def _encode_dispatches(self, encoder: Any, recording: Recording) -> None:
         if self._queries is None:
-            return super()._encode_unchecked(recording)
-        encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
-        if recording.native:
-            if self.timing is Timing.INSIDE:
-                self._encode_pass(encoder, recording)
-            else:
-                self._encode_passes(encoder, recording)
-            self._queries.resolve(encoder)
-        return self._finish(encoder, recording)
+            super()._encode_dispatches(encoder, recording)
+            return
+        (self._encode_pass if self.timing is Timing.INSIDE else self._encode_passes)(encoder, recording, self._queries)
+        self._queries.resolve(encoder)
 
-    def _encode_pass(self, encoder: Any, recording: Recording) -> None:
+    def _encode_pass(self, encoder: Any, recording: Recording, queries: Queries) -> None:
         """One pass, with a timestamp before the first dispatch and one behind each: as a step runs untimed."""
-        assert self._queries is not None
         compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
         address = pointer(compute)
-        lib.wgpuComputePassEncoderWriteTimestamp(compute, *self._queries.next())
+        lib.wgpuComputePassEncoderWriteTimestamp(compute, *queries.next())
         current = None
         for pipeline, group, offset, x, y in recording.native:
             if pipeline is not current:
-                _set_pipeline(address, pipeline)
+                set_pipeline(address, pipeline)
                 current = pipeline
-            _set_group(address, 0, group, _ONE, offset)
-            _dispatch(address, x, y, 1)
-            lib.wgpuComputePassEncoderWriteTimestamp(compute, *self._queries.next())
+            set_bind_group(address, 0, group, ONE, offset)
+            dispatch(address, x, y, 1)
+            lib.wgpuComputePassEncoderWriteTimestamp(compute, *queries.next())
         lib.wgpuComputePassEncoderEnd(compute)
         lib.wgpuComputePassEncoderRelease(compute)
 
-    def _encode_passes(self, encoder: Any, recording: Recording) -> None:
-        assert self._queries is not None
+    def _encode_passes(self, encoder: Any, recording: Recording, queries: Queries) -> None:
         writes = ffi.new("WGPUPassTimestampWrites *")
         descriptor = ffi.new("WGPUComputePassDescriptor *", {"timestampWrites": writes})
         for pipeline, group, offset, x, y in recording.native:
-            writes.querySet, writes.beginningOfPassWriteIndex = self._queries.next()
-            _, writes.endOfPassWriteIndex = self._queries.next()
+            writes.querySet, writes.beginningOfPassWriteIndex = queries.next()
+            _, writes.endOfPassWriteIndex = queries.next()
             compute = lib.wgpuCommandEncoderBeginComputePass(encoder, descriptor)
             address = pointer(compute)
-            _set_pipeline(address, pipeline)
-            _set_group(address, 0, group, _ONE, offset)
-            _dispatch(address, x, y, 1)
+            set_pipeline(address, pipeline)
+            set_bind_group(address, 0, group, ONE, offset)
+            dispatch(address, x, y, 1)
             lib.wgpuComputePassEncoderEnd(compute)
             lib.wgpuComputePassEncoderRelease(compute)
 
@@ -196,13 +176,12 @@ class TimedRecorder(Recorder):
             alone.native = [recording.native[n]]  # its grid is sized already
             started = time.perf_counter_ns()
             begin.append(started)
-            end.append(started + max(0, _host_time(self, alone) - self._latency))
+            end.append(started + max(0, self._host_time(alone) - self._latency))
         self._times = Times(self.timing, np.array(begin, np.int64), np.array(end, np.int64), float(self._latency))
 
-
-def _host_time(recorder: TimedRecorder, recording: Recording | None) -> int:
-    """ns from submit to done."""
-    commands = recorder._encode(recording or Recording([], []))
-    begin = time.perf_counter_ns()
-    recorder._wait(Submission(None, recorder._submit(commands)))
-    return time.perf_counter_ns() - begin
+    def _host_time(self, recording: Recording) -> int:
+        """ns from submit to done."""
+        commands = self._encode(recording)
+        begin = time.perf_counter_ns()
+        self.wait(Submission(None, self._submit(commands)))
+        return time.perf_counter_ns() - begin

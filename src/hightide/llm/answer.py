@@ -1,8 +1,7 @@
-"""An answer: its pieces as they arrive, what it took, and the whole of it."""
+"""An answer: a piece of it, what it took, and the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 
@@ -55,28 +54,3 @@ class Completion:
     stats: Stats
     finish_reason: str  # "stop", "length" (max_tokens) or "context" (full)
     pieces: list[Piece]
-
-
-class Stream(Iterator[Piece]):
-    """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once."""
-
-    def __init__(self, pieces: Generator[Piece, None, str], stats: Stats) -> None:
-        self._pieces, self.stats = pieces, stats
-        self.finish_reason = ""
-
-    def __next__(self) -> Piece:
-        try:
-            return next(self._pieces)
-        except StopIteration as stop:
-            self.finish_reason = self.finish_reason or stop.value or "stop"
-            raise StopIteration from None
-
-    def close(self) -> None:
-        self._pieces.close()
-        self.finish_reason = self.finish_reason or "closed"
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,16 +16,18 @@ from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
+from hightide.ops.choices import check_routes
 from hightide.ops.sampling.sampling import SETTINGS, sample
-from hightide.pte.program import Method, Program, build_session, choose_device, named_device
+from hightide.pte.program import Method, Program
+from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.session import Fed, Session
 
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+Progress = Callable[[int, int], None]  # (done, in all)
 GREEDY = np.zeros(SETTINGS, np.float32)
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for."""
 
     ids: np.ndarray
@@ -51,7 +53,7 @@ class Decoder(Protocol):
     ) -> Any:
         """Start a call. No tokens: the id that the call before chose, which may not have arrived yet."""
 
-    def collect(self, ticket: Any) -> Step: ...
+    def collect(self, ticket: Any) -> StepResult: ...
 
     def device_bytes(self) -> dict[str, int]: ...
 
@@ -60,6 +62,9 @@ class Decoder(Protocol):
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
         """Put back what `save` gave."""
+
+    def close(self) -> None:
+        """Free what it holds on its device."""
 
 
 class GraphDecoder:
@@ -93,13 +98,13 @@ class GraphDecoder:
         want = () if keep == 0 else (0, 1) if logits else (1,)
         return keep, self.session.launch(fitting, want, feed={1: 0} if keep == 1 else {})
 
-    def collect(self, ticket: Any) -> Step:
+    def collect(self, ticket: Any) -> StepResult:
         keep, launched = ticket
         outputs = self.session.collect(launched)
         if not outputs:
-            return Step(np.zeros(0, np.int64), None)
+            return StepResult(np.zeros(0, np.int64), None)
         ids = outputs[-1].reshape(-1)[-keep:]
-        return Step(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
+        return StepResult(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
@@ -111,10 +116,13 @@ class GraphDecoder:
         whole = self.session.read_state()
         fitting = [(*w.shape[:1], length, *w.shape[2:]) for w in whole]
         if [s.shape for s in saved] != fitting or length > self.context or any(s.dtype.kind != "f" for s in saved):
-            raise InputError("the saved state is of another model or a longer context")
+            raise InputError("the saved state is from another model, or from a longer context")
         for array, part in zip(whole, saved, strict=True):
             array[:, :length] = part
         self.session.write_state(whole)
+
+    def close(self) -> None:
+        self.session.close()
 
 
 class MethodDecoder:
@@ -141,17 +149,17 @@ class MethodDecoder:
         new = [self._chosen] if tokens is None else list(tokens)
         self._history[position:] = new
         if keep == 0 and not self.cached:
-            return Step(np.zeros(0, np.int64), None)
+            return StepResult(np.zeros(0, np.int64), None)
         if self.cached:
             (out,) = self.method(_row(new), np.array([position]))
         else:
             (out,) = self.method(_row(self._history))
         last = out.reshape(-1, self.vocab_size)[-1]
         self._chosen = sample(last.astype(np.float64), *settings.astype(np.float64).tolist())
-        return Step(np.array([self._chosen]), last[None] if logits else None)
+        return StepResult(np.array([self._chosen]), last[None] if logits else None)
 
-    def collect(self, ticket: Any) -> Step:
-        step: Step = ticket
+    def collect(self, ticket: Any) -> StepResult:
+        step: StepResult = ticket
         return step
 
     def device_bytes(self) -> dict[str, int]:
@@ -162,66 +170,75 @@ class MethodDecoder:
 
     def save(self, length: int) -> list[np.ndarray]:
         if self.cached:
-            raise UnsupportedError("the state of a program of several parts cannot be saved")
+            raise UnsupportedError("a program of several parts cannot save its state")
         return [np.array(self._history[:length], np.int64)]
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
         if self.cached:
-            raise UnsupportedError("the state of a program of several parts cannot be restored")
+            raise UnsupportedError("a program of several parts cannot restore a state")
         if [s.shape for s in saved] != [(length,)] or length > self.context or saved[0].dtype.kind != "i":
-            raise InputError("the saved state is of another model or a longer context")
+            raise InputError("the saved state is from another model, or from a longer context")
         self._history = saved[0].tolist()
+
+    def close(self) -> None:
+        self.method.close()
 
 
 def _row(tokens: Sequence[int]) -> np.ndarray:
     return np.array([tokens], np.int64)
 
 
+@dataclass(frozen=True)
+class Placement:
+    """Where a model runs, and how it is held there."""
+
+    device: str | int | None = None  # as in `hightide.load`
+    kv: str | None = None  # "f16", "f32", or None for halves on a GPU that has them
+    routes: Mapping[str, str] | None = None  # forced, by the name of the choice
+    progress: Progress | None = None  # called with (bytes uploaded, bytes in all)
+
+
 def open_gguf(
-    path: str | os.PathLike[str],
-    context: int | None,
-    max_tokens: int,
-    device: str | int | None,
-    progress: Progress | None,
-    kv: str | None = None,
+    path: str | os.PathLike[str], context: int | None, max_tokens: int, placement: Placement
 ) -> tuple[Decoder, dict[str, Any]]:
-    """A GGUF model, and the metadata that its tokenizer is in."""
+    """A GGUF model whose calls take up to `max_tokens`, and the metadata that its tokenizer is in."""
+    routes = check_routes(placement.routes or {})
     file = read_gguf(path)
     context = choose_context(file, context)
     if max_tokens < 1:
-        raise InputError(f"a call takes at least one token, not {max_tokens}")
+        raise InputError(f"chunk must be at least 1, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
-    gpu = choose_device(named_device(device))
-    session = build_session(graph, gpu, DYNAMIC, INPUTS, progress, kv)
+    gpu = choose_device(named_device(placement.device))
+    session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 
-def open_pte(
-    program: Program, context: int | None = None, progress: Progress | None = None, kv: str | None = None
-) -> Decoder:
+def open_pte(program: Program, context: int | None, placement: Placement) -> Decoder:
     """A program whose method `forward` takes tokens, and a position if it has a KV cache.
 
-    A `context` uses that much of the program's own.
+    A `context` uses that much of the program's own. Its device and routes are the program's.
     """
+    name = program.file.path.name
     info = program.methods.get("forward")
     if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
-        raise UnsupportedError(f"{program.file.path.name} has no method forward(tokens, input_pos)")
+        raise UnsupportedError(f"{name} is not a language model: it has no method forward(tokens, input_pos)")
     cached = len(info.inputs) == 2
     longest = info.inputs[0].dims[1]
     most = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
     most = most if cached else longest
     context = most if context is None else context
     if not 1 <= context <= most:
-        raise InputError(f"{program.file.path.name} has a context of {most}; {context} was asked for")
+        raise InputError(f"{name} has a context of {most} tokens; it cannot use {context}")
     graph = program.single_graph("forward")
     if graph is None or not cached:
-        if kv == "f16":
-            raise UnsupportedError("KV caches as f16 need a program that is one graph with a cache")
+        if placement.kv == "f16":
+            raise UnsupportedError("KV caches in f16 need a program that is one graph with a cache")
         return MethodDecoder(program.method("forward"), context=context, cached=cached)
-    dynamic = [spec.dynamic for spec in info.inputs]
+    dynamic = [*(spec.dynamic for spec in info.inputs), False]
     names = ["tokens", "input_pos", "settings"]
-    gpu = choose_device(program.device)
-    session = build_session(with_choice(graph), gpu, [*dynamic, False], names, progress, kv)
+    session = build_session(
+        with_choice(graph), program.gpu, dynamic, names, placement.progress, placement.kv, program.routes
+    )
     every = len(info.outputs[0].dims) == 3  # logits of every token, not of the last one only
     return GraphDecoder(session, context=context, max_keep=longest if every else 1, takes_keep=False)
 

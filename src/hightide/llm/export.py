@@ -80,7 +80,7 @@ def export_gguf(
     """
     out = Path(out)
     if out.suffix != ".pte" or not out.parent.is_dir():
-        raise InputError(f"{out} is not the name of a .pte file in a folder that exists")
+        raise InputError(f"{out} must end in .pte and be in a folder that exists")
     file = read_gguf(model)
     context = choose_context(file, context, least=3)
     max_tokens = min(DEFAULT_MAX_TOKENS, context - 1) if max_tokens is None else max_tokens
@@ -89,7 +89,7 @@ def export_gguf(
     checkpoint = read_checkpoint(file, context)
     _check_quantisation(file, checkpoint.weights, group_size, embedding_bits)
     if missing := [name for name in ("torch", "executorch") if importlib.util.find_spec(name) is None]:
-        raise UnsupportedError(f"exporting needs {' and '.join(missing)}: pip install 'hightide[export]'")
+        raise UnsupportedError(f"exporting needs {' and '.join(missing)}; run pip install 'hightide[export]'")
     tokenizer = Tokenizer.from_gguf(file.metadata) if "tokenizer.ggml.model" in file.metadata else None
     extra = _token_metadata(tokenizer) | dict(metadata or {})
     switches = f"-kv --use_sdpa_with_kv_cache -V -d fp32 -qmode 4w -G {group_size} -E {embedding_bits},{group_size}"
@@ -107,16 +107,16 @@ def tokenizer_path(program: Path) -> Path:
 def read_checkpoint(file: GgufFile, context: int) -> Checkpoint:
     """The weights in float32 under the exporter's names; an error if its Llama has no place for something."""
     if file.architecture not in (*INTERLEAVED, *HALVES):
-        known = ", ".join((*INTERLEAVED, *HALVES))
-        raise UnsupportedError(f"{file.path} is a {file.architecture or 'nameless'} model; {known} can be exported")
+        kind, known = file.architecture or "nameless", ", ".join((*INTERLEAVED, *HALVES))
+        raise UnsupportedError(f"{file.path} is a {kind} model; only {known} can be exported")
     builder = ModelBuilder(file, context, max_tokens=1)
     heads, kv_heads, depth = builder.attention_dims()
     rotary, halves = builder.count("rope.dimension_count", depth), file.architecture in HALVES
     window = int(builder.number("attention.sliding_window", 0))
     if not halves and rotary != depth:
-        raise UnsupportedError(f"{file.path} turns {rotary} of {depth} elements of a head, which cannot be exported")
+        raise UnsupportedError(f"{file.path} rotates {rotary} of {depth} elements in a head, which cannot be exported")
     if 0 < window < context:
-        raise UnsupportedError(f"{file.path} sees {window} tokens back: export it with a context of {window} at most")
+        raise UnsupportedError(f"{file.path} sees the last {window} tokens only; export it with that context at most")
     weights = dict(_weights(builder, heads * depth, kv_heads * depth))
     weights.setdefault("output.weight", weights["tok_embeddings.weight"])  # tied
     params = {
@@ -180,7 +180,7 @@ def _weights(builder: ModelBuilder, q_rows: int, kv_rows: int) -> Iterator[tuple
         elif name in places:
             yield places[name], builder.array(name)
         else:
-            raise UnsupportedError(f"{builder.file.path}: tensor {name} has no place in the exporter's Llama")
+            raise UnsupportedError(f"{builder.file.path}: the exporter's Llama has no place for tensor {name}")
     if biased:  # all of them then have one
         for n in layers:
             for ours, rows in (("attn_q", q_rows), ("attn_k", kv_rows), ("attn_v", kv_rows)):
@@ -192,14 +192,16 @@ def _check_quantisation(
     file: GgufFile, weights: Mapping[str, np.ndarray], group_size: int, embedding_bits: int
 ) -> None:
     if embedding_bits not in EMBEDDING_BITS:
-        raise InputError(f"embedding_bits is {' or '.join(map(str, EMBEDDING_BITS))}, not {embedding_bits}")
+        raise InputError(f"embedding_bits must be {' or '.join(map(str, EMBEDDING_BITS))}, not {embedding_bits}")
     if group_size < 1:
         raise InputError(f"group_size cannot be {group_size}")
     for name, weight in weights.items():
         if weight.ndim == 2 and weight.shape[1] % group_size:
-            raise InputError(f"{file.path}: rows of {name} ({weight.shape[1]}) are not whole groups of {group_size}")
+            raise InputError(
+                f"{file.path}: rows of {name} have {weight.shape[1]} items, not a multiple of {group_size}"
+            )
         if weight.ndim == 2 and len(weight) % 4:  # the exporter packs 4-bit matrices so
-            raise UnsupportedError(f"{file.path}: {name} has {len(weight)} rows; multiples of 4 can be exported")
+            raise UnsupportedError(f"{file.path}: {name} has {len(weight)} rows; only multiples of 4 can be exported")
 
 
 def _token_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:

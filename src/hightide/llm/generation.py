@@ -1,109 +1,170 @@
-"""One answer being made, token by token."""
+"""One answer being made: token by token, as text, and as the stream that the caller reads."""
 
 from __future__ import annotations
 
 import time
-import weakref
-from collections import deque
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Generator, Iterator
 
 import numpy as np
 
-from hightide.llm.answer import Stats, Stream
-from hightide.llm.decoder import GREEDY, Progress, Step
-from hightide.llm.interrupts import uninterrupted
-from hightide.llm.sampling import Choice, Sampling, find_draft
-
-if TYPE_CHECKING:
-    from hightide.llm.llm import LLM
+from hightide.llm.answer import Piece, Stats
+from hightide.llm.decoder import GREEDY, StepResult
+from hightide.llm.engine import Engine
+from hightide.llm.options import GenerationOptions
+from hightide.llm.sampling import ChosenToken, find_draft
+from hightide.llm.text_stream import TextStream
 
 MAX_DRAFT = 7  # tokens guessed at once by prompt lookup
 
 
-class Run:
-    """One answer being made: where it is, and what the cache holds."""
+class Stream(Iterator[Piece]):
+    """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once.
+
+    There is one KV cache: when a stream takes its first step, one that was still going on is closed.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self.stats = generation.stats
+        self.finish_reason = ""  # "stop", "length", "context" or "closed" once it has ended
+        self._engine = generation.engine
+        self._pieces = generation.pieces()
+        self._begun = False
+
+    def __next__(self) -> Piece:
+        if not self._begun:
+            self._begun = True
+            self._engine.claim(self)
+        try:
+            return next(self._pieces)
+        except StopIteration as stop:
+            self.finish_reason = self.finish_reason or stop.value or "stop"
+            raise StopIteration from None
+
+    def close(self) -> None:
+        self._begun = True
+        self._pieces.close()
+        self.finish_reason = self.finish_reason or "closed"
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Generation:
+    """Makes one answer to `ids` on an engine, which must be its alone while it does."""
 
     def __init__(
         self,
-        llm: LLM,
+        engine: Engine,
         ids: list[int],
-        sampling: Sampling,
-        stats: Stats,
-        rng: np.random.Generator,
-        limit: int,
-        progress: Progress | None,
+        options: GenerationOptions,
+        ends: Collection[int],
+        text: TextStream | None,
     ) -> None:
-        self.llm, self.ids, self.sampling, self.stats, self.rng = llm, ids, sampling, stats, rng
-        self.limit, self.progress = limit, progress
-        self.decoder = llm.decoder
-        self.stream: weakref.ref[Stream] | None = None
-        self._under_way: deque[Any] = deque()  # tickets, the oldest first
+        """`ends` are the tokens that end the answer; `text` spells it, if there is a tokenizer."""
+        self.engine, self.decoder = engine, engine.decoder
+        self.options, self.sampling = options, options.sampling
+        self.ends, self.text = frozenset(ends), text
+        self.stats = Stats(prompt_tokens=len(ids), device_bytes=engine.decoder.device_bytes())
+        self.limit = engine.decoder.context if options.max_tokens is None else options.max_tokens
+        self._prompt = ids
+        self._sequence = list(ids)  # the prompt and what was made so far
+        self._rng = np.random.default_rng(options.seed)
         self._started = self._first = 0.0
-        self.sequence = list(ids)  # the prompt and what was made so far
 
-    def decoding(self) -> Generator[Choice, None, None]:
+    def pieces(self) -> Generator[Piece, None, str]:
+        """The answer as text, up to its end; the generator's value is why it ended."""
+        choices = self._speculating() if self.options.speculate and self.decoder.max_keep > 1 else self._decoding()
+        reason = "length" if self.limit == 0 else ""
+        try:
+            while not reason:
+                choice = next(choices, None)
+                if choice is None:
+                    if self.options.on_full == "shift":
+                        choices = self._shifted()
+                        continue
+                    reason = "context"
+                    break
+                if choice.token in self.ends:
+                    reason = "stop"
+                    break
+                self.stats.new_tokens += 1
+                piece = self.text.feed(choice.token) if self.text else ""
+                yield Piece(piece, choice.token, choice.logprob, choice.alternatives)
+                if self.text and self.text.stopped:
+                    return "stop"
+                if self.stats.new_tokens >= self.limit:
+                    reason = "length"
+            if self.text and (rest := self.text.flush()):
+                yield Piece(rest, -1)
+            return reason
+        finally:
+            choices.close()
+
+    def _decoding(self) -> Generator[ChosenToken, None, None]:
         """Token after token; on the device, step n + 1 is launched before token n is handed out."""
         try:
             self._prefill()
             while True:
-                position = len(self.sequence)
+                position = len(self._sequence)
                 more = position < self.decoder.context and self.stats.new_tokens + 1 < self.limit
                 ahead = self.sampling.on_device and more
                 if ahead:
                     self._launch(None, position)
                 choice = self._choice(self._collect())
-                self.sequence.append(choice.token)
+                self._sequence.append(choice.token)
                 if ahead:  # its keys and values are being written
-                    self.llm.tokens = list(self.sequence)
+                    self.engine.tokens = list(self._sequence)
                 yield choice
                 if position >= self.decoder.context:
                     return
                 if not ahead:
                     self._launch([choice.token], position)
-                    self.llm.tokens = list(self.sequence)
+                    self.engine.tokens = list(self._sequence)
         finally:
-            self._drain()
+            self.engine.drain()
 
-    def speculating(self) -> Generator[Choice, None, None]:
+    def _speculating(self) -> Generator[ChosenToken, None, None]:
         """Greedy, several tokens a call: a draft from the context is kept as far as it agrees."""
         try:
             self._prefill()
             step = self._collect()
             while True:
                 for token in step.ids.tolist():
-                    self.sequence.append(token)
-                    yield Choice(token)
-                position = len(self.sequence) - 1  # of the newest token, which is not in the cache yet
+                    self._sequence.append(token)
+                    yield ChosenToken(token)
+                position = len(self._sequence) - 1  # of the newest token, which is not in the cache yet
                 if position >= self.decoder.context:
                     return
                 most = min(MAX_DRAFT, self.decoder.max_keep - 1, self.decoder.max_tokens - 1)
-                draft = find_draft(self.sequence, min(most, self.decoder.context - position - 1))
-                checked = [self.sequence[-1], *draft]
+                draft = find_draft(self._sequence, min(most, self.decoder.context - position - 1))
+                checked = [self._sequence[-1], *draft]
                 self._launch(checked, position, keep=len(checked))
                 step = self._collect()
                 agreed = 0
                 while agreed < len(draft) and draft[agreed] == int(step.ids[agreed]):
                     agreed += 1
-                self.llm.tokens = [*self.sequence, *draft[:agreed]]
-                step = Step(step.ids[: agreed + 1], None)
+                self.engine.tokens = [*self._sequence, *draft[:agreed]]
+                step = StepResult(step.ids[: agreed + 1], None)
         finally:
-            self._drain()
+            self.engine.drain()
 
-    def shifted(self) -> Generator[Choice, None, None]:
+    def _shifted(self) -> Generator[ChosenToken, None, None]:
         """Go on with a full context: its first eighth and its newest half are read again, from the start."""
         context = self.decoder.context
-        self.sequence = self.sequence[: context // 8] + self.sequence[-max(1, context // 2) :]
-        self.ids, self.llm.tokens = list(self.sequence), []
-        return self.decoding()
+        self._sequence = self._sequence[: context // 8] + self._sequence[-max(1, context // 2) :]
+        self._prompt, self.engine.tokens = list(self._sequence), []
+        return self._decoding()
 
     def _prefill(self) -> None:
         """Read the prompt in chunks, but for what the cache holds; the last call is left under way."""
-        ids, held = self.ids, self.llm.tokens
+        ids, held = self._prompt, self.engine.tokens
         shared = 0
         while shared < min(len(ids) - 1, len(held)) and ids[shared] == held[shared]:
             shared += 1
-        self.llm.tokens = held[:shared]
+        self.engine.tokens = held[:shared]
         if not self._started:  # else the context was shifted
             self._started = time.perf_counter()
             self.stats.reused_tokens = shared
@@ -112,44 +173,38 @@ class Run:
             part = ids[first : first + chunk]
             last = first + len(part) == len(ids)
             self._launch(part, first, keep=1 if last else 0)
-            self.llm.tokens = ids[: first + len(part)]
+            self.engine.tokens = ids[: first + len(part)]
             if not last:
-                self._drain()
-                if self.progress:
-                    self.progress(first + len(part), len(ids))
+                self.engine.drain()
+                self._tell(first + len(part))
 
     def _launch(self, tokens: list[int] | None, position: int, keep: int = 1) -> None:
         on_device = self.sampling.on_device
         # One draw per token: the same seed gives the same text however much of the prompt has to be read.
-        draw = self.rng.uniform() if on_device and keep and self.sampling.temperature else 0.0
+        draw = self._rng.uniform() if on_device and keep and self.sampling.temperature else 0.0
         settings = self.sampling.settings(draw) if on_device else GREEDY
-        with uninterrupted():
-            self._under_way.append(self.decoder.launch(tokens, position, keep, settings, logits=not on_device))
+        self.engine.launch(tokens, position, keep, settings, logits=not on_device)
 
-    def _drain(self) -> None:
-        """Wait for the calls under way, whatever they give."""
-        with uninterrupted():
-            while self._under_way:
-                self.decoder.collect(self._under_way.popleft())
-
-    def _collect(self) -> Step:
-        """What the oldest call under way gave."""
-        with uninterrupted():
-            step = self.decoder.collect(self._under_way.popleft())
+    def _collect(self) -> StepResult:
+        """What the oldest call under way gave, timed."""
+        step = self.engine.collect()
         now = time.perf_counter()
         if not self._first:
             self._first = now
-            if self.progress:
-                self.progress(len(self.ids), len(self.ids))
+            self._tell(len(self._prompt))
             self.stats.prefill_seconds = now - self._started
         else:
             self.stats.calls += 1
             self.stats.decode_seconds = now - self._first
         return step
 
-    def _choice(self, step: Step) -> Choice:
+    def _choice(self, step: StepResult) -> ChosenToken:
         if self.sampling.on_device:
-            return Choice(int(step.ids[-1]))
+            return ChosenToken(int(step.ids[-1]))
         assert step.logits is not None
-        draw = self.rng.uniform() if self.sampling.temperature else 0.0
-        return self.sampling.choose(step.logits[-1], self.sequence, draw)
+        draw = self._rng.uniform() if self.sampling.temperature else 0.0
+        return self.sampling.choose(step.logits[-1], self._sequence, draw)
+
+    def _tell(self, done: int) -> None:
+        if self.options.progress:
+            self.options.progress(done, len(self._prompt))

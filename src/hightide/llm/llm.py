@@ -1,4 +1,4 @@
-"""The engine: prompts in, text out, with the KV cache kept between calls.
+"""A language model: prompts in, text out, with the KV cache kept between calls.
 
 llm = hightide.LLM("model.gguf")
 llm.generate("Once upon a time", max_tokens=64).text
@@ -7,24 +7,24 @@ llm.generate("Once upon a time", max_tokens=64).text
 from __future__ import annotations
 
 import os
-import weakref
 import zipfile
 import zlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import InputError, ProgramError
+from hightide.errors import HightideError, InputError, ProgramError
 from hightide.formats.gguf import is_gguf
-from hightide.llm.answer import Completion, Piece, Stats, Stream
-from hightide.llm.decoder import Decoder, Progress, open_gguf, open_pte
-from hightide.llm.generation import Run
-from hightide.llm.sampling import Choice, Sampling
+from hightide.llm.answer import Completion
+from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_pte
+from hightide.llm.engine import Engine
+from hightide.llm.generation import Generation, Stream
+from hightide.llm.options import GenerationOptions
 from hightide.llm.template import render
 from hightide.llm.text_stream import TextStream
-from hightide.llm.tokenizer import Tokenizer
+from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.pte.program import load
 
 Message = Mapping[str, Any]
@@ -34,7 +34,7 @@ Prompt = str | Sequence[int] | Sequence[Message]
 class LLM:
     """A language model with its tokenizer and one KV cache.
 
-    `tokens` are those whose keys and values are in the cache; a prompt that begins with them reuses them.
+    `close()`, or leaving a `with` block, frees what it holds on its device.
     """
 
     def __init__(
@@ -46,87 +46,88 @@ class LLM:
         device: str | int | None = None,
         chunk: int = 128,
         kv: str | None = None,
+        routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them."""
+        """Opens a GGUF model or a `.pte` program.
+
+        `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
+        model). `device` and `routes` are as in `hightide.load`. `kv` is how keys and values are held: "f16", "f32",
+        or None for halves on a GPU that has them.
+        """
         self.path = Path(model)
-        self.decoder: Decoder
+        placement = Placement(device, kv, routes, progress)
         metadata: Mapping[str, Any] | None = None
         ends: Any = []
         if is_gguf(model):
-            self.decoder, metadata = open_gguf(model, context, chunk, device, progress, kv)
+            decoder, metadata = open_gguf(model, context, chunk, placement)
         else:
-            program = load(model, device=device)
-            self.decoder = open_pte(program, context, progress, kv)
+            program = load(model, device=device, routes=routes)
+            decoder = open_pte(program, context, placement)
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
-        self.tokenizer = _find_tokenizer(self.path, tokenizer, metadata)
+        self.context = decoder.context
+        self._engine: Engine | None = Engine(decoder)
+        self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
         self._ends = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
         if self.tokenizer is not None:
             self._ends |= set(self.tokenizer.eos_ids)
-        self.tokens: list[int] = []
-        self._running: weakref.ref[Stream] | None = None  # the stream that steps may be under way for
+
+    def __repr__(self) -> str:
+        if self._engine is None:
+            return f"<LLM {self.path.name} (closed)>"
+        held = f"{len(self.tokens)} token{'s' * (len(self.tokens) != 1)}"
+        return f"<LLM {self.path.name} on {self.decoder.device}, context {self.context}, {held}>"
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
-    def context(self) -> int:
-        return self.decoder.context
+    def engine(self) -> Engine:
+        """The KV cache and the decoder behind it."""
+        if self._engine is None:
+            raise HightideError(f"{self.path.name} is closed; open it again with hightide.LLM")
+        return self._engine
+
+    @property
+    def decoder(self) -> Decoder:
+        return self.engine.decoder
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens whose keys and values are in the cache; a prompt that begins with them reuses them."""
+        return self.engine.tokens
 
     # ---- generating
 
-    def generate(self, prompt: Prompt, **options: Any) -> Completion:
-        """The whole answer; the options are those of `stream`."""
-        stream = self.stream(prompt, **options)
+    def generate(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Completion:
+        """The whole answer; see `stream`."""
+        stream = self.stream(prompt, options, **changes)
         pieces = list(stream)
         tokens = [piece.token for piece in pieces if piece.token >= 0]
         text = "".join(piece.text for piece in pieces)
         return Completion(text, tokens, stream.stats, stream.finish_reason, pieces)
 
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        max_tokens: int | None = None,
-        stop: Sequence[str] = (),
-        stop_ids: Sequence[int] = (),
-        seed: int | None = None,
-        speculate: bool = False,
-        on_full: str = "stop",
-        progress: Progress | None = None,
-        **sampling: Any,
-    ) -> Stream:
+    def stream(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Stream:
         """Start an answer to text, token ids or chat messages.
 
-        `sampling` are the fields of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
-        logprobs). `speculate` guesses tokens from the context and checks them in one call; it needs
-        temperature 0. `on_full`: "stop" at a full context, or "shift" out its oldest half. There is one KV
-        cache: when a stream takes its first step, one that was still going on is closed.
+        Options are given by name: the fields of `GenerationOptions` (max_tokens, stop, stop_ids, seed, speculate,
+        on_full, progress) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
+        logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
+        engine = self.engine
+        options = (options or GenerationOptions()).changed(changes)
         ids = self.encode(prompt)
-        settings = Sampling(**sampling)
-        settings.check_tokens(self.decoder.vocab_size)
-        if not ids:
-            raise InputError("the prompt is empty")
-        bad = next((i for i in ids if not 0 <= i < self.decoder.vocab_size), None)
-        if bad is not None:
-            raise InputError(f"token id {bad} is outside the vocabulary of {self.decoder.vocab_size}")
-        if len(ids) > self.context:
-            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {self.context}")
-        if max_tokens is not None and max_tokens < 0:
-            raise InputError(f"max_tokens cannot be {max_tokens}")
-        if stop and self.tokenizer is None:
-            raise InputError("stop strings need a tokenizer; without one there are stop_ids")
-        if on_full not in ("stop", "shift"):
-            raise InputError(f"on_full is 'stop' or 'shift', not {on_full!r}")
-        if speculate and (settings.temperature > 0 or not settings.on_device):
-            raise InputError("speculation needs temperature 0, no penalties and no logprobs")
-        stats = Stats(prompt_tokens=len(ids), device_bytes=self.decoder.device_bytes())
-        limit = max_tokens if max_tokens is not None else self.context
-        run = Run(self, ids, settings, stats, np.random.default_rng(seed), limit, progress)
-        ends = self._ends | set(stop_ids)
-        choices = run.speculating() if speculate and self.decoder.max_keep > 1 else run.decoding()
-        text = TextStream(self.tokenizer, list(stop), continues=isinstance(prompt, str)) if self.tokenizer else None
-        stream = Stream(self._pieces(choices, run, ends, text, on_full), stats)
-        run.stream = weakref.ref(stream)
-        return stream
+        options.sampling.check_tokens(engine.decoder.vocab_size)
+        self._check_prompt(ids)
+        if options.stop and self.tokenizer is None:
+            raise InputError("stop strings need a tokenizer; without one, use stop_ids")
+        text = None
+        if self.tokenizer is not None:
+            text = TextStream(self.tokenizer, options.stop, continues=isinstance(prompt, str))
+        return Stream(Generation(engine, ids, options, self._ends.union(options.stop_ids), text))
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of text, of chat messages (through the model's template), or of ids."""
@@ -152,65 +153,33 @@ class LLM:
             raise InputError(f"{self.path.name} has no tokenizer; give one with tokenizer=, or prompts as token ids")
         return self.tokenizer
 
-    def _pieces(
-        self,
-        choices: Generator[Choice, None, None],
-        run: Run,
-        ends: set[int],
-        text: TextStream | None,
-        on_full: str,
-    ) -> Generator[Piece, None, str]:
-        """Choices as text, up to an end; the generator's value is why it ended."""
-        self._stop_running()
-        self._running = run.stream
-        reason = "length" if run.limit == 0 else ""
-        try:
-            while not reason:
-                choice = next(choices, None)
-                if choice is None:
-                    if on_full == "shift":
-                        choices = run.shifted()
-                        continue
-                    reason = "context"
-                    break
-                if choice.token in ends:
-                    reason = "stop"
-                    break
-                run.stats.new_tokens += 1
-                piece = text.feed(choice.token) if text else ""
-                yield Piece(piece, choice.token, choice.logprob, choice.alternatives)
-                if text and text.stopped:
-                    return "stop"
-                if run.stats.new_tokens >= run.limit:
-                    reason = "length"
-            if text and (rest := text.flush()):
-                yield Piece(rest, -1)
-            return reason
-        finally:
-            choices.close()
+    def _check_prompt(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise InputError("the prompt is empty")
+        vocabulary = self.decoder.vocab_size
+        bad = next((i for i in ids if not 0 <= i < vocabulary), None)
+        if bad is not None:
+            raise InputError(f"token id {bad} is outside the vocabulary of {vocabulary}")
+        if len(ids) > self.context:
+            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {self.context}")
 
     # ---- state; each of these closes a stream that is going on
 
-    def _stop_running(self) -> None:
-        running, self._running = self._running, None
-        if running is not None and (stream := running()) is not None:
-            stream.close()
-
     def reset(self) -> None:
         """Forget the conversation."""
-        self._stop_running()
-        self.tokens = []
+        self.engine.release()
+        self.engine.tokens = []
 
     def truncate(self, length: int) -> None:
         """Step back: keep the first `length` tokens."""
-        self._stop_running()
+        self.engine.release()
         if not 0 <= length <= len(self.tokens):
-            raise InputError(f"there are {len(self.tokens)} tokens to keep, not {length}")
-        self.tokens = self.tokens[:length]
+            raise InputError(f"there are {len(self.tokens)} tokens, so {length} cannot be kept")
+        self.engine.tokens = self.tokens[:length]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """The tokens of the conversation with their keys and values."""
-        self._stop_running()
+        self.engine.release()
         arrays = {f"state{n}": array for n, array in enumerate(self.decoder.save(len(self.tokens)))}
         tokens, model = np.array(self.tokens, np.int64), np.array(_fingerprint(self.path))
         with open(path, "wb") as file:
@@ -218,7 +187,7 @@ class LLM:
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
-        self._stop_running()
+        self.engine.release()
         try:
             with np.load(path, allow_pickle=False) as saved:
                 tokens = saved["tokens"].astype(np.int64, casting="safe").reshape(-1).tolist()
@@ -227,9 +196,15 @@ class LLM:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ProgramError(f"{path} is not a saved state: {error}") from None
         if model != _fingerprint(self.path) or not all(0 <= token < self.decoder.vocab_size for token in tokens):
-            raise InputError(f"{path} is the state of another model than {self.path.name}")
+            raise InputError(f"{path} was not saved by {self.path.name}")
         self.decoder.restore(arrays, len(tokens))
-        self.tokens = tokens
+        self.engine.tokens = tokens
+
+    def close(self) -> None:
+        """Free what the model holds on its device; closing twice is fine."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
 
 
 def _fingerprint(model: Path) -> list[int]:
@@ -239,20 +214,3 @@ def _fingerprint(model: Path) -> list[int]:
         head = file.read(part)
         file.seek(max(0, size - part))
         return [size, zlib.crc32(file.read(part), zlib.crc32(head))]
-
-
-def _find_tokenizer(
-    model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
-) -> Tokenizer | None:
-    """The one given, the one in a GGUF model, or a tokenizer file beside the model."""
-    if isinstance(given, Tokenizer):
-        return given
-    if given is not None:
-        return Tokenizer.from_file(given)
-    if metadata is not None:
-        return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
-    exported = model.with_suffix(".tokenizer.gguf")  # as `hightide export` names it
-    for path in (exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
-        if path.is_file():
-            return Tokenizer.from_file(path)
-    return None

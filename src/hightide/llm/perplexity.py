@@ -53,11 +53,11 @@ def perplexity(
     window = llm.context if window is None else window
     stride = max(1, window // 2) if stride is None else stride
     if not 2 <= window <= llm.context:
-        raise InputError(f"a window of {window} tokens is not within 2..{llm.context}, the context")
+        raise InputError(f"the window must be 2 to {llm.context} tokens, the context, not {window}")
     if not 1 <= stride < window:
-        raise InputError(f"a stride of {stride} tokens is not within 1..{window - 1}, less than the window")
+        raise InputError(f"the stride must be 1 to {window - 1} tokens, less than the window, not {stride}")
     if len(ids) + len(bos) < 2:
-        raise InputError("the text has fewer than two tokens: there is nothing to predict")
+        raise InputError("the text has fewer than two tokens, so there is nothing to predict")
     bad = next((i for i in ids if not 0 <= i < llm.decoder.vocab_size), None)
     if bad is not None:
         raise InputError(f"token id {bad} is outside the vocabulary of {llm.decoder.vocab_size}")

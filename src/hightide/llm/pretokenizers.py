@@ -34,7 +34,7 @@ class PreTokenizer:
 def pretokenizer(kind: str) -> PreTokenizer:
     """The pre-tokenizer that `tokenizer.ggml.pre` names."""
     if kind not in KINDS:
-        raise UnsupportedError(f"the pre-tokenizer {kind!r} is not supported; known are {', '.join(sorted(KINDS))}")
+        raise UnsupportedError(f"the pre-tokenizer {kind!r} is not supported; {', '.join(sorted(KINDS))} are")
     return KINDS[kind]
 
 
@@ -182,7 +182,7 @@ class _Message:
     def get(self, number: int, default: Any) -> Any:
         value = self.fields.get(number, default)
         if type(value) is not type(default):
-            raise ProgramError(f"{self.place} is not a SentencePiece model: its field {number} has another type")
+            raise ProgramError(f"{self.place} is not a SentencePiece model: its field {number} has the wrong type")
         return value
 
 

@@ -49,7 +49,7 @@ class Sampling:
     def check_tokens(self, vocab_size: int) -> None:
         bad = next((token for token in self.logit_bias if not 0 <= token < vocab_size), None)
         if bad is not None:
-            raise InputError(f"logit_bias names token {bad}; there are 0..{vocab_size - 1}")
+            raise InputError(f"logit_bias names token {bad}, but the vocabulary ends at {vocab_size - 1}")
 
     @property
     def on_device(self) -> bool:
@@ -66,16 +66,16 @@ class Sampling:
         """As `hightide.sample` takes them."""
         return np.array([self.temperature, self.top_k, self.top_p, self.min_p, draw], np.float32)
 
-    def choose(self, logits: np.ndarray, before: Sequence[int], draw: float) -> Choice:
+    def choose(self, logits: np.ndarray, before: Sequence[int], draw: float) -> ChosenToken:
         """The next token on the host; `before` are the tokens that penalties count."""
         adjusted = self._adjusted(logits.astype(np.float64), before)
         token = sample(adjusted, *self.settings(draw).astype(np.float64).tolist())
         if not self.logprobs:
-            return Choice(token)
+            return ChosenToken(token)
         logprobs = adjusted - adjusted.max()
         logprobs -= np.log(np.exp(logprobs).sum())
         likeliest = np.argsort(-logprobs, kind="stable")[: self.logprobs]
-        return Choice(token, float(logprobs[token]), tuple((int(i), float(logprobs[i])) for i in likeliest))
+        return ChosenToken(token, float(logprobs[token]), tuple((int(i), float(logprobs[i])) for i in likeliest))
 
     def _adjusted(self, logits: np.ndarray, before: Sequence[int]) -> np.ndarray:
         for token, bias in self.logit_bias.items():
@@ -92,7 +92,9 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenToken:
+    """The next token, and where asked for its log probability and those of the likeliest tokens."""
+
     token: int
     logprob: float | None = None
     alternatives: tuple[tuple[int, float], ...] = ()

@@ -64,9 +64,7 @@ def render(
 def check_message(message: Any, place: str) -> dict[str, Any]:
     """The message as templates want it: content given as a list of text parts becomes one string."""
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise InputError(
-            f"{place} must be a dict with a role and a content, such as {{'role': 'user', 'content': 'Hi'}}"
-        )
+        raise InputError(f"{place} must be a dict with a role and content, such as {{'role': 'user', 'content': 'Hi'}}")
     content = message.get("content")
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
@@ -80,7 +78,7 @@ def check_message(message: Any, place: str) -> dict[str, Any]:
 
 def _messages(messages: Any) -> Sequence[Message]:
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes) or not messages:
-        raise InputError("messages must be a list of dicts with a role and a content, at least one")
+        raise InputError("messages must be a list of at least one dict with a role and content")
     return messages
 
 

@@ -18,7 +18,7 @@ class TextStream:
     ) -> None:
         """`special` and `continues` as in `Tokenizer.decode`."""
         if isinstance(stops, str) or not all(isinstance(stop, str) and stop for stop in stops):
-            raise InputError("stop strings must be a list of strings, none of them empty")
+            raise InputError("stop must be a list of strings, none of them empty")
         self.tokenizer = tokenizer
         self.stops = tuple(stops)
         self.special = special

@@ -134,7 +134,7 @@ class Tokenizer:
             return _from_tiktoken(data, str(path))
         if data[:1] == b"\x0a":  # a protobuf that begins with a piece
             return _from_pieces(read_sentencepiece(data, str(path)))
-        raise UnsupportedError(f"{path} is not a tokenizer: neither tokenizer.json, tokenizer.model, GGUF nor llama2.c")
+        raise UnsupportedError(f"{path} is neither a tokenizer.json, a tokenizer.model, a GGUF nor a llama2.c file")
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -162,21 +162,49 @@ class Tokenizer:
             raise ProgramError("tokenizer.ggml.merges has an item that is not two tokens with a space between them")
         backend = byte_level(tokens, [(merge[:cut], merge[cut + 1 :]) for merge, cut in cuts], pre)
         add_bos = bool(fields.get("add_bos_token", pre.add_bos))
-        return _finish(backend, tokens, types, bos_id=fields.get("bos_token_id"), add_bos=add_bos, **rest)
+        own = Conventions(fields.get("bos_token_id"), add_bos=add_bos, **rest)
+        return _finish(backend, tokens, types, own)
 
     @classmethod
     def from_llama2c(cls, path: str | os.PathLike[str], vocab_size: int | None = None) -> Tokenizer:
         pieces = read_llama2c(_read(Path(path)), str(path))
         if vocab_size not in (None, len(pieces.tokens)):
-            raise ProgramError(f"{path} has {len(pieces.tokens)} tokens, the model {vocab_size}")
+            raise ProgramError(f"{path} has {len(pieces.tokens)} tokens, but the model has {vocab_size}")
         return _from_pieces(pieces)
 
 
+def find_tokenizer(
+    model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
+) -> Tokenizer | None:
+    """The one given, the one in a GGUF model, or a tokenizer file beside the model."""
+    if isinstance(given, Tokenizer):
+        return given
+    if given is not None:
+        return Tokenizer.from_file(given)
+    if metadata is not None:
+        return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
+    exported = model.with_suffix(".tokenizer.gguf")  # as `hightide export` names it
+    for path in (exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
+        if path.is_file():
+            return Tokenizer.from_file(path)
+    return None
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """What a vocabulary file says beside its tokens."""
+
+    bos_id: int | None
+    eos_ids: Sequence[int | None]
+    add_bos: bool
+    byte_level: bool = True
+    space_prefix: bool = False
+    chat_template: str | None = None
+    swallow_space: bool = False  # special tokens take the space behind them with them
+
+
 def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos: bool = True, **rest: Any) -> Tokenizer:
-    return _finish(
-        sentencepiece(pieces),
-        pieces.tokens,
-        pieces.types,
+    own = Conventions(
         bos_id=pieces.bos_id,
         eos_ids=eos_ids if any(i is not None for i in eos_ids) else [pieces.eos_id],
         add_bos=add_bos,
@@ -184,6 +212,7 @@ def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos:
         space_prefix=pieces.space_prefix,
         **rest,
     )
+    return _finish(sentencepiece(pieces), pieces.tokens, pieces.types, own)
 
 
 def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
@@ -193,44 +222,34 @@ def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
     bos_id, eos_id = len(tokens), len(tokens) + 1
     tokens += LLAMA3_SPECIAL
     backend = byte_level(tokens, merges, pretokenizer("llama-bpe"))
-    return _finish(backend, tokens, types, bos_id=bos_id, eos_ids=[eos_id], add_bos=True)
+    return _finish(backend, tokens, types, Conventions(bos_id, [eos_id], add_bos=True))
 
 
-def _finish(
-    backend: tokenizers.Tokenizer,
-    tokens: Sequence[str],
-    types: Sequence[int],
-    *,
-    bos_id: int | None,
-    eos_ids: Sequence[int | None],
-    add_bos: bool,
-    byte_level: bool = True,
-    space_prefix: bool = False,
-    chat_template: str | None = None,
-    swallow_space: bool = False,
-) -> Tokenizer:
+def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int], own: Conventions) -> Tokenizer:
     """Adds the special tokens to the backend, and to the model's own eos the others that end an answer."""
-    for token_id in (bos_id, *eos_ids):
+    for token_id in (own.bos_id, *own.eos_ids):
         if token_id is not None and not (isinstance(token_id, int) and 0 <= token_id < len(tokens)):
             raise ProgramError(f"the special token {token_id} is outside the vocabulary of {len(tokens)}")
     special = {token: i for i, token in enumerate(tokens) if types[i] != NORMAL}
-    ends = _end_ids(token_ids(tokens), special, eos_ids)
+    ends = _end_ids(token_ids(tokens), special, own.eos_ids)
     control = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL)}.union(ends)
     user = {i for i, kind in enumerate(types) if kind == USER_DEFINED} - control
 
     def added(token_id: int, normalized: bool) -> tokenizers.AddedToken:
         token = tokens[token_id]
         # Phi-3's special tokens, but these, swallow the space behind them; GGUF has no field for it.
-        swallows = swallow_space and token not in ("<unk>", "<s>", "<|endoftext|>")
+        swallows = own.swallow_space and token not in ("<unk>", "<s>", "<|endoftext|>")
         return tokenizers.AddedToken(token, normalized=normalized, rstrip=swallows)
 
     backend.add_special_tokens([added(i, False) for i in sorted(control)])
     # SentencePiece looks for user-defined pieces in text whose spaces are ▁. Where the backend also puts a
     # space before the text it would do so to these tokens, so then they are looked for in the raw text.
-    backend.add_tokens([added(i, not byte_level and not space_prefix) for i in sorted(user)])
+    backend.add_tokens([added(i, not own.byte_level and not own.space_prefix) for i in sorted(user)])
     shown = frozenset(control), frozenset(control | user)
-    add_bos = add_bos and bos_id is not None
-    return Tokenizer(backend, byte_level, len(tokens), *shown, bos_id, ends, add_bos, space_prefix, chat_template)
+    add_bos = own.add_bos and own.bos_id is not None
+    return Tokenizer(
+        backend, own.byte_level, len(tokens), *shown, own.bos_id, ends, add_bos, own.space_prefix, own.chat_template
+    )
 
 
 def _from_json(path: Path) -> Tokenizer:
@@ -242,7 +261,7 @@ def _from_json(path: Path) -> Tokenizer:
     except Exception as error:  # the package raises no narrower class
         raise ProgramError(f"{path} is not a tokenizer.json: {error}") from None
     if "ByteLevel" not in decoder and "▁" not in decoder:
-        raise UnsupportedError(f"{path} spells tokens in an unknown way; byte-level BPE and SentencePiece are read")
+        raise UnsupportedError(f"{path} spells tokens in an unknown way; only byte-level BPE and SentencePiece work")
     backend.no_truncation()
     backend.no_padding()
     config: dict[str, Any] = {}
@@ -285,7 +304,7 @@ def _list(fields: Mapping[str, Any], name: str, kind: Any, length: int | None = 
     if items is None and length is not None:
         return []
     if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-        raise ProgramError(f"tokenizer.ggml.{name} is missing, or an array of another type")
+        raise ProgramError(f"tokenizer.ggml.{name} is missing, or has the wrong type")
     if length is not None and len(items) != length:
         raise ProgramError(f"tokenizer.ggml.{name} has {len(items)} items for {length} tokens")
     return items

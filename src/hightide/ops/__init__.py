@@ -4,7 +4,7 @@ from importlib import import_module
 
 from hightide.ops.contract import FAMILIES, REGISTRY
 
-# One folder per family; its `op.py` holds the ops and registers them.
+# One folder each, with a module of the same name that declares the ops.
 FOLDERS = (
     "views",
     "symints",

@@ -1,7 +1,7 @@
 """Routes that depend on the adapter: what can be chosen, and what is chosen.
 
 An op that has several routes for one shape declares a `Choice` beside its kernels and asks
-`ctx.choose(CHOICE)` in `plan`. The answer is, in this order: what the caller forces (tests, `verify`), what
+`ctx.choose(CHOICE)` in `plan`. The answer is, in this order: what the caller forces (`routes=`, `--route`), what
 HIGHTIDE_ROUTES says ("linear.activations=int8,linear.gemv=split"), what was measured on this adapter
 (`hightide tune`), the default for an adapter of its traits.
 """
@@ -9,7 +9,7 @@ HIGHTIDE_ROUTES says ("linear.activations=int8,linear.gemv=split"), what was mea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hightide.errors import InputError
@@ -51,14 +51,30 @@ class Choices:
         return choice.default(self.traits)
 
 
-def routes_from_environment() -> dict[str, str]:
-    """What HIGHTIDE_ROUTES chooses; InputError for what there is not."""
-    chosen: dict[str, str] = {}
-    for item in filter(None, os.environ.get("HIGHTIDE_ROUTES", "").split(",")):
-        name, _, option = (part.strip() for part in item.partition("="))
+def check_routes(routes: Mapping[str, str]) -> dict[str, str]:
+    """Routes that a caller forces, by the name of the choice; InputError for one that does not exist."""
+    for name, option in routes.items():
         if name not in CHOICES:
-            raise InputError(f"HIGHTIDE_ROUTES has {name!r}; what can be chosen is {', '.join(sorted(CHOICES))}")
+            raise InputError(f"there is no choice of routes {name!r}; the choices are {', '.join(sorted(CHOICES))}")
         if option not in CHOICES[name].options:
-            raise InputError(f"HIGHTIDE_ROUTES has {name}={option}; it can be {', '.join(CHOICES[name].options)}")
-        chosen[name] = option
-    return chosen
+            raise InputError(f"{name} has no route {option!r}; its routes are {', '.join(CHOICES[name].options)}")
+    return dict(routes)
+
+
+def parse_routes(items: Iterable[str]) -> dict[str, str]:
+    """Routes written as `linear.gemv=split`."""
+    routes: dict[str, str] = {}
+    for item in items:
+        name, equals, option = (part.strip() for part in item.partition("="))
+        if not equals:
+            raise InputError(f"a route is written as NAME=OPTION, such as linear.gemv=split, not as {item!r}")
+        routes[name] = option
+    return check_routes(routes)
+
+
+def routes_from_environment() -> dict[str, str]:
+    """The routes that HIGHTIDE_ROUTES forces."""
+    try:
+        return parse_routes(filter(None, os.environ.get("HIGHTIDE_ROUTES", "").split(",")))
+    except InputError as error:
+        raise InputError(f"HIGHTIDE_ROUTES: {error}") from None

@@ -31,7 +31,8 @@ from hightide.graph.values import Dims
 from hightide.ops.arguments import REQUIRED, arguments_of
 from hightide.ops.choices import Choice, Choices
 from hightide.ops.cost import Cost, distinct, largest, same, share_of
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Scratch, Tensor, kernel
+from hightide.ops.kernel import Dispatch, Int, Kernel, LiveInt, Scratch, Tensor, kernel
+from hightide.ops.storage import GPU_TYPE
 
 # How far an op's result may be off, of the largest value in its row.
 MOVED = 0.0  # the same bits

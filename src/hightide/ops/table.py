@@ -38,8 +38,9 @@ class OpRow:
 def op_table(routes: Routes | None = None) -> list[OpRow]:
     """Every op by family, then by name; `routes` in place of the file's."""
     routes = read_routes() if routes is None else routes
+    order = list(FAMILIES)
     rows = [_row(name, op, routes.get(name, {})) for name, op in REGISTRY.items()]
-    return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.name))
+    return sorted(rows, key=lambda row: (order.index(row.family), row.name))
 
 
 def read_routes() -> Routes:

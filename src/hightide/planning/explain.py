@@ -11,8 +11,9 @@ from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.notebook import table
+from hightide.ops.cost import Cost
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
-from hightide.planning.costs import Cost, cost_of
+from hightide.planning.costs import cost_of
 from hightide.planning.planner import Plan, Planner, Step
 from hightide.units import count, size
 from hightide.wgsl.grid import fold
@@ -75,7 +76,6 @@ class Explanation:
 
     def html(self) -> str:
         return table(self.summary, HEAD, (row.cells() for row in self.rows), right=(0, 4, 5, 6))
-
 
     _repr_html_ = html
 

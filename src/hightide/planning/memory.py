@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hightide.errors import UnsupportedError
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, input_ids, output_ids
-from hightide.graph.values import Dims, TensorValue
+from hightide.graph.values import TensorValue
 from hightide.ops.kernel import Scratch
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
 

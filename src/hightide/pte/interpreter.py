@@ -40,7 +40,7 @@ class Interpreter:
         self.method = method
         self.specs = specs
         self.sessions = sessions
-        self._kernels: dict[int, tuple[Op, Signature]] = {}
+        self._kernels: dict[int, tuple[type[Op], Signature]] = {}
         for n, instruction in enumerate(method.instructions):
             if isinstance(instruction, KernelCall):
                 op = find_op(instruction.op)
@@ -48,7 +48,7 @@ class Interpreter:
                 self._kernels[n] = op, signature(instruction, method.values, op)
         self._first = [_first_value(value) for value in method.values]
         self._state_ids = _state_ids(method, self._kernels)
-        self._state: dict[int, np.ndarray] = {}
+        self.state: dict[int, np.ndarray] = {}  # mutable buffers, by value
         self._reset_buffers()
 
     def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
@@ -58,7 +58,7 @@ class Interpreter:
         """
         check_count(self.specs, given)
         values = list(self._first)
-        for id, array in self._state.items():
+        for id, array in self.state.items():
             values[id] = array
         for id, spec, value in zip(self.method.inputs, self.specs, given, strict=True):
             array = spec.array(value)
@@ -71,7 +71,7 @@ class Interpreter:
             _restore(stateful)
             raise
         if observe is None:
-            self._state = {id: values[id] for id in self._state_ids}
+            self.state = {id: values[id] for id in self._state_ids}
         else:
             _restore(stateful)
         return outputs
@@ -82,7 +82,7 @@ class Interpreter:
             while at < len(self.method.instructions):
                 count += 1
                 if count > MAX_INSTRUCTIONS:
-                    raise ProgramError(f"method {self.method.name} ran {MAX_INSTRUCTIONS} instructions and did not end")
+                    raise ProgramError(f"method {self.method.name} did not end after {MAX_INSTRUCTIONS} instructions")
                 at = self._step(at, values, observe)
 
     def reset(self) -> None:
@@ -119,7 +119,7 @@ class Interpreter:
         result = op.evaluate(named(op, given))
         results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
         if len(results) != len(call.writes):
-            raise ProgramError(f"the program expects {len(call.writes)} outputs, the op gives {len(results)}")
+            raise ProgramError(f"the program expects {len(call.writes)} outputs, but the op gives {len(results)}")
         for id, value in (*zip(call.writes, results, strict=True), *changed.items()):
             values[id] = self._fitting(id, value)
 
@@ -138,7 +138,7 @@ class Interpreter:
         if isinstance(spec, ValueListSpec):
             return tuple(None if item == -1 else self._argument(item, values) for item in spec.items)
         if values[id] is UNSET:
-            raise ProgramError(f"value {id} of method {self.method.name} is read before anything defines it")
+            raise ProgramError(f"value {id} of method {self.method.name} is read before it is defined")
         return values[id]
 
     def _fitting(self, id: int, value: Any) -> Any:
@@ -148,19 +148,19 @@ class Interpreter:
             return value.item() if isinstance(value, np.ndarray | np.generic) else value
         array = np.asarray(value)
         if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
-            raise InputError(f"the output would be {list(array.shape)}, over its max dims {list(spec.dims)}")
+            raise InputError(f"the output would be {list(array.shape)}, beyond its max dims {list(spec.dims)}")
         return array.astype(numpy_dtype(spec.dtype), copy=False)
 
     def _output(self, id: int, values: list[Any]) -> np.ndarray:
         return np.array(self._argument(id, values), order="C")  # a copy: it may be a buffer of ours
 
     def _reset_buffers(self) -> None:
-        self._state = {}
+        self.state = {}
         for id in self._state_ids:
             spec = self.method.values[id]
             assert isinstance(spec, TensorSpec)
             zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
-            self._state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+            self.state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
 
 
 def _restore(stateful: Sequence[tuple[Session, Any]]) -> None:
@@ -180,7 +180,7 @@ def _first_value(spec: EValue) -> Any:
     return spec
 
 
-def _state_ids(method: MethodFile, kernels: dict[int, tuple[Op, Signature]]) -> list[int]:
+def _state_ids(method: MethodFile, kernels: dict[int, tuple[type[Op], Signature]]) -> list[int]:
     """Buffers that persist: those with an initial value, and those written in place before anything defines them."""
     state = {id for id, spec in enumerate(method.values) if isinstance(spec, TensorSpec) and spec.initial is not None}
     defined = set(method.inputs)

@@ -1,61 +1,46 @@
 """A graph on a GPU: built once at its max dims, run at any level.
 
-Build: plan at the max dims, plan memory, make buffers, upload constants, make the pipelines and bind
-groups that levels take. A run writes inputs and changed SymInts, replays its plan, reads outputs.
+A build plans the max dims and the levels that are likely to be met, allocates memory, uploads constants and makes the
+pipelines and bind groups of those levels. A run writes inputs and changed SymInts, replays its plan, reads outputs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hightide.errors import DeviceError, HightideError, UnsupportedError
+from hightide.errors import DeviceError, HightideError
 from hightide.fuse.half_storage import held
-from hightide.gpu.device import Device, debugging
-from hightide.gpu.params import Params, ParamsFull
-from hightide.gpu.pipelines import BindGroup, Pipeline, compiling, pipelines
-from hightide.gpu.recorder import Command, Copy, Recorder, Recording, Submission, Watch
+from hightide.gpu.device import Device
+from hightide.gpu.params import ParamsFull
+from hightide.gpu.recorder import Recorder
+from hightide.gpu.recording import Recording, Submission, Watch
+from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph
-from hightide.graph.symbols import Element, Env, Sym, evaluate
-from hightide.graph.values import TensorValue
-from hightide.ops.kernel import GPU_TYPE, Bound, Scratch, Tensor
-from hightide.planning.build_levels import probe
+from hightide.graph.symbols import Element, Env, evaluate
+from hightide.graph.values import Dims, TensorValue
 from hightide.planning.levels import (
     InputElements,
     Levels,
-    MaxElements,
     check_count,
     check_int32,
     check_run,
     graph_inputs,
     live_symint,
 )
-from hightide.planning.memory import gpu_bytes, plan_memory
-from hightide.planning.planner import Plan, Planner, Step
-from hightide.runtime.routes import choices_for
-from hightide.runtime.session import Fed
-from hightide.runtime.upload import upload, whole_words
-from hightide.wgsl.shader import SYMINT_SLOTS, Shader
-
-if TYPE_CHECKING:
-    from hightide.runtime.debug_checks import Checker
-
-PARAMS_BLOCKS = 4096  # distinct parameter blocks kept at once: 1 MiB
-
-
-@dataclass
-class ReadyPlan:
-    """A plan with its recording, and the SymInts it leaves to each run."""
-
-    plan: Plan
-    recording: Recording
-    symints: np.ndarray  # by slot; those the level decides are filled in
-    live_symints: list[tuple[int, Sym]]  # (slot, formula)
-    recordings: dict[Any, Recording] = field(default_factory=dict)  # by what is brought back or fed on
+from hightide.planning.planner import Plan, Planner
+from hightide.runtime.debug_checks import Checker, debugging
+from hightide.runtime.device_routes import choices_for
+from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
+from hightide.runtime.session import BaseSession, Fed
+from hightide.runtime.session_memory import SessionMemory
+from hightide.runtime.session_plan import SessionPlan, plan_session
+from hightide.runtime.symint_buffer import SymIntBuffer
+from hightide.runtime.words import from_words, held_dtype, whole_words
 
 
 @dataclass(frozen=True)
@@ -71,15 +56,25 @@ class Ticket:
 
 @dataclass
 class Counters:
-    """What a session did so far; a steady step changes none but `runs` (and a few bytes of SymInts)."""
+    """What a session did so far. A steady step adds a run, its inputs and outputs, and a few bytes of SymInts."""
 
     runs: int = 0
-    param_bytes: int = 0
+    input_bytes: int = 0
     symint_bytes: int = 0
+    param_bytes: int = 0
+    read_bytes: int = 0
+
+    @property
+    def written_bytes(self) -> int:
+        return self.input_bytes + self.symint_bytes + self.param_bytes
 
 
-class GpuSession:
-    """Runs one graph on one device."""
+class GpuSession(BaseSession):
+    """Runs one graph on one device.
+
+    To look on, `launch` takes a `watch` that is told of each op, `timed` times every dispatch, and `memory` reads and
+    writes any tensor.
+    """
 
     def __init__(
         self,
@@ -87,6 +82,7 @@ class GpuSession:
         device: Device,
         dynamic: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
+        *,
         max_levels: int = 64,
         progress: Callable[[int, int], None] | None = None,
         choices: Mapping[str, str] | None = None,
@@ -98,52 +94,35 @@ class GpuSession:
         `f16` says whether float16 tensors are held as halves (if the adapter can; HIGHTIDE_F16=0 is another no),
         `half_caches` whether KV caches are too, whatever the graph says.
         """
-        self.graph = graph = held(graph, device.traits, f16, half_caches)
-        self.device = device
-        self.name = device.adapter.name
-        self.counters = Counters()
-        self.specs = graph_inputs(graph, dynamic, names)
-        self.planner = Planner(graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
-        if len(self.planner.slots) > SYMINT_SLOTS:
-            raise UnsupportedError(f"the program has {len(self.planner.slots)} SymInts; {SYMINT_SLOTS} is the most")
+        self.graph = held(graph, device.traits, f16, half_caches)
+        self.device, self.name = device, device.adapter.name
+        self.specs = graph_inputs(self.graph, dynamic, names)
+        self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
-        self._pipelines = pipelines(device)
-        self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
-
-        max_plan = self.planner.plan_max(MaxElements())
-        probes = [max_plan, *probe(self.planner, self.specs, bool(max_plan.pins))]
-        self.scratch: dict[Scratch, int] = {}
-        for plan in probes:
-            for scratch, size in plan.scratch_sizes.items():
-                self.scratch[scratch] = max(size, self.scratch.get(scratch, 0))
-        self.memory = plan_memory(graph, self.planner.aliases, self.scratch)
-        for id, size in self.memory.own.items():  # what cannot be built is refused before anything is allocated
-            device.check_size(size, f"tensor {id}")
-        for n, size in enumerate(self.memory.shared_sizes):
-            device.check_size(size, f"shared {n}")
-        self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(self.memory.shared_sizes)]
-        self._own = {id: device.buffer(size, label=f"tensor {id}") for id, size in self.memory.own.items()}
-        self._backup: dict[int, Any] = {}
-        self._params = Params(device, PARAMS_BLOCKS)
-        self._symint_buffer = device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
+        self.counters = Counters()
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
-        self._symints_written = np.zeros(len(self.planner.slots), np.int32)
-        readback = sum(gpu_bytes(v.dtype, v.dims) + 16 for v in self._outputs())
-        self._recorder = Recorder(device, readback, self._params)
-        self._pipelines.start(_shader(step) for plan in probes for step in plan.steps)
-        self._upload_constants(progress)
-        ready = [self._prepare(plan) for plan in probes]
-        self._warm_up(ready[0], min(ready, key=self._input_items))
-        device.flush()
+        self._build(plan_session(self.planner, self.specs), progress)
+
+    def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
+        self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
+        self._symints = SymIntBuffer(self.device, self.planner.slots)
+        self._plans = ReadyPlans(self.device, self.memory, self._symints, planned.scratch)
+        self.recorder = Recorder(self.device, readback_bytes(self.memory), self._plans.params)
+        self._plans.start(planned.plans)  # pipelines are compiled in threads meanwhile
+        self.memory.upload_constants(progress)
+        ready = [self._prepare(plan) for plan in planned.plans]
+        if not debugging():
+            smallest = min(ready, key=lambda level: input_items(level, self.graph.inputs))
+            self._plans.warm_up(self.recorder, ready[0], smallest)
+        self.device.flush()
 
     # ---- running
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
         ticket = self.launch(given)
-        foreseen = self._foreseen(ticket.env)
-        self._recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
+        self.encode_ahead(ticket)
         return self.collect(ticket)
 
     def launch(
@@ -154,268 +133,164 @@ class GpuSession:
         watch: Watch | None = None,
     ) -> Ticket:
         """Start a run; see `Session.launch`. A `watch` looks on, op by op."""
-        if len(self._launched) == len(self._recorder.readbacks):
+        if len(self._launched) == len(self.recorder.readbacks):
             raise HightideError("two runs are under way: collect one before launching the next")
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
         narrowed = [self._narrow(n, array) for n, array in enumerate(inputs)]
-        symints = self._live_symints(ready, env)
+        symints = _live_symints(ready, env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
-        recording = self._recording(ready, wanted, feed)
+        recording = self._plans.recording(ready, wanted, feed)
         recording.size_grids(lambda groups: evaluate(groups, env))
         # Everything is checked: from here on bytes are written.
         if watch is None and debugging():
-            watch = self._checker(ready.plan, env, given)
-        self._write_symints(symints)
-        for id, array, value in zip(self.graph.inputs, narrowed, given, strict=True):
-            if array.size and id in self._own and not isinstance(value, Fed):
-                self._recorder.write(self._own[id], 0, array)
+            fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
+            watch = Checker(self.planner, self.memory, ready.plan, env, fed)
+        self.counters.symint_bytes += self._symints.write(self.recorder, symints)
+        self._write_inputs(narrowed, given)
         if watch is None:
-            submission = self._recorder.submit(recording)
+            submission = self.recorder.submit(recording)
         else:
-            submission = self._recorder.submit_watched(recording, watch)
+            submission = self.recorder.submit_watched(recording, watch)
         ticket = Ticket(submission, recording, ready.plan, env, wanted)
         self._launched.append(ticket)
         self.counters.runs += 1
         return ticket
 
-    def _checker(self, plan: Plan, env: Env, given: Sequence[Any]) -> Checker:
-        from hightide.runtime.debug_checks import Checker
-
-        fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
-        return Checker(self, plan, env, fed)
+    def encode_ahead(self, ticket: Ticket) -> None:
+        """While the GPU works on a run: encode the next one, if it goes on like the last two."""
+        foreseen = self._foreseen(ticket.env)
+        self.recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
 
     def collect(self, ticket: Ticket) -> list[np.ndarray]:
         """Wait for a run and bring back the outputs that it was launched for."""
+        self.check_open()
         if not self._launched or self._launched[0] is not ticket:
             raise HightideError("runs are collected once, in the order they were launched in")
         self._launched.pop(0)
-        data = iter(self._recorder.read(ticket.recording.copies, ticket.submission))
-        return [self._output(self.graph.outputs[n], ticket.plan, ticket.env, data) for n in ticket.want]
+        data = self.recorder.read(ticket.recording.copies, ticket.submission)
+        self.counters.read_bytes += sum(map(len, data))
+        remaining = iter(data)
+        return [self._output(self.graph.outputs[n], ticket.plan, ticket.env, remaining) for n in ticket.want]
+
+    @contextmanager
+    def timed(self, timer: TimedRecorder | None = None) -> Iterator[TimedRecorder]:
+        """Runs meanwhile are timed: when each dispatch began and ended, and what the host did.
+
+        with session.timed() as timer:
+            timer.prepare()
+            session.run(inputs)
+            timer.times().durations, timer.spans
+        """
+        self.check_open()
+        timer = self.timer() if timer is None else timer
+        untimed = self.recorder
+        untimed.forget()
+        self.recorder = timer
+        try:
+            yield timer
+        finally:
+            self.recorder = untimed
+
+    def timer(self, timing: Timing | None = None) -> TimedRecorder:
+        """For `timed`, to time many runs with one; `timing` is a coarser way than the adapter has."""
+        self.check_open()
+        return TimedRecorder(self.device, self.recorder.readbacks[0].size, self._plans.params, timing)
+
+    # ---- levels
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
         inputs, ready, env = self._ready(given)
         return inputs, ready.plan, env
 
+    def recording(self, given: Sequence[Any]) -> Recording:
+        """The commands of the level of these inputs, which every run at it replays."""
+        return self._ready(given)[1].recording
+
+    def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
+        """The plan of a level, found or made: for inputs of these dims, with these elements where shapes ask for any."""
+        return self.levels.find(dims, env, self._prepare)
+
+    # ---- state
+
+    def reset(self) -> None:
+        """Put mutable state (KV caches) back to what the program says it is at the start."""
+        self.check_open()
+        self.memory.reset()
+
+    def snapshot(self) -> Any:
+        """Keep a copy of the state on the GPU, for `restore`; one is kept, the last."""
+        self.check_open()
+        return self.memory.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        self.check_open()
+        self.memory.restore(snapshot)
+
+    def read_state(self) -> list[np.ndarray]:
+        """Mutable state as arrays, in a fixed order."""
+        self.check_open()
+        return [self.memory.read(id) for id in self.memory.state]
+
+    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
+        self.check_open()
+        for id, array in zip(self.memory.state, arrays, strict=True):
+            self.memory.write(id, array)
+        self.device.flush()
+
+    def poison(self) -> None:
+        """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
+        self.check_open()
+        self.memory.poison()
+
+    # ---- memory
+
+    def device_bytes(self) -> dict[str, int]:
+        """GPU memory by kind."""
+        return {
+            **self.memory.bytes_by_kind(),
+            "parameters": self._plans.params.buffer.size + self._symints.buffer.size,
+            "readback": sum(buffer.size for buffer in self.recorder.readbacks),
+        }
+
+    def close(self) -> None:
+        """Wait for what runs and free all GPU memory at once; every later call is refused."""
+        if self.closed:
+            return
+        super().close()
+        self._launched.clear()
+        with suppress(DeviceError):  # a lost device has freed everything already
+            self.device.wait()
+            self.recorder.close()
+        self.levels.clear()
+        self._plans.close()
+        self._symints.buffer.destroy()
+        self.memory.close()
+
+    # ---- one step
+
     def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
+        self.check_open()
         check_count(self.specs, given)
         inputs = [
             np.zeros(value.dims, spec.dtype) if isinstance(value, Fed) else spec.array(value)
             for spec, value in zip(self.specs, given, strict=True)
         ]
         env = InputElements(inputs, self.specs)
-        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, self._prepare), env
-
-    def reset(self) -> None:
-        """Put mutable state (KV caches) back to what the program says it is at the start."""
-        for id in self.planner.aliases.state:
-            self._upload(id)
-        self.device.flush()
-
-    def snapshot(self) -> Any:
-        """Keep a copy of the state on the GPU, for `restore`; one is kept, the last."""
-        if not self._backup:
-            self._backup = {id: self.device.buffer(self._own[id].size) for id in self.planner.aliases.state}
-        self.device.copy((self._own[id], backup) for id, backup in self._backup.items())
-        return self._backup
-
-    def restore(self, snapshot: Any) -> None:
-        self.device.copy((backup, self._own[id]) for id, backup in snapshot.items())
-
-    def read_state(self) -> list[np.ndarray]:
-        """Mutable state as arrays, in a fixed order."""
-        arrays = []
-        for id in sorted(self.planner.aliases.state):
-            value = self.graph.values[id]
-            assert isinstance(value, TensorValue)
-            data = self.device.read(self._own[id])
-            arrays.append(np.frombuffer(data, _on_gpu(value.dtype), math.prod(value.dims)).reshape(value.dims).copy())
-        return arrays
-
-    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
-        for id, array in zip(sorted(self.planner.aliases.state), arrays, strict=True):
-            value = self.graph.values[id]
-            assert isinstance(value, TensorValue)
-            self.device.write(self._own[id], 0, whole_words(np.ascontiguousarray(array, _on_gpu(value.dtype))))
-        self.device.flush()
-
-    def poison(self) -> None:
-        """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
-        for buffer in (*self._shared, *(self._own[id] for id in self.graph.inputs if id in self._own)):
-            self.device.write(buffer, 0, np.full(buffer.size // 4, 0x7FC07FC0, np.uint32))  # NaN as halves too
-
-    def device_bytes(self) -> dict[str, int]:
-        """GPU memory by kind."""
-        state = self.planner.aliases.state
-        return {
-            "weights": sum(n for id, n in self.memory.own.items() if id not in state and id not in self.graph.inputs),
-            "state": sum(n for id, n in self.memory.own.items() if id in state),
-            "inputs": sum(n for id, n in self.memory.own.items() if id in self.graph.inputs),
-            "activations": sum(self.memory.shared_sizes),
-            "parameters": self._params.buffer.size + self._symint_buffer.size,
-            "readback": sum(buffer.size for buffer in self._recorder.readbacks),
-        }
-
-    # ---- building
+        with self.recorder.span("plan"):
+            ready = self.find_level(tuple(array.shape for array in inputs), env)
+        return inputs, ready, env
 
     def _prepare(self, plan: Plan) -> ReadyPlan:
-        for scratch, size in plan.scratch_sizes.items():
-            if size > self.scratch.get(scratch, 0):
-                raise DeviceError(
-                    f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
-                )
-        commands = self._commands(plan)
-        self.counters.param_bytes += self._params.write()
-        symints = np.zeros(len(self.planner.slots), np.int32)
-        live = []
-        for id, expr in plan.symints.items():
-            slot = self.planner.slots[id]
-            if isinstance(expr, Sym):
-                live.append((slot, expr))
-            else:
-                symints[slot] = live_symint(expr, {})
-        return ReadyPlan(plan, Recording(commands, []), symints, live)
-
-    def _commands(self, plan: Plan) -> list[Command]:
         try:
-            return [self._command(step) for step in plan.steps]
-        except ParamsFull:  # drop every plan and start the arena anew
-            self._recorder.forget()
+            ready = self._plans.prepare(plan)
+        except ParamsFull:  # drop every plan and start anew
+            self.recorder.forget()
             self.levels.clear()
-            self._params.clear()
-        try:
-            return [self._command(step) for step in plan.steps]
-        except ParamsFull:
-            raise UnsupportedError(f"a plan needs more than {PARAMS_BLOCKS} different sets of parameters") from None
-
-    def _command(self, step: Step) -> Command:
-        dispatch = step.dispatch
-        bindings = (*dispatch.reads, *dispatch.writes)
-        key = (dispatch.kernel, *(b.value.id if isinstance(b, Tensor) else b for b in bindings))
-        bound = self._bound.get(key)
-        if bound is None:
-            pipeline = self._pipelines.get(_shader(step))
-            buffers = [self._buffer(binding) for binding in bindings]
-            bound = pipeline, self._pipelines.bind(pipeline, self._params.buffer, self._symint_buffer, buffers)
-            self._bound[key] = bound
-        offset = self._params.place(dispatch.kernel.interface, dispatch.params)
-        pipeline, group = bound
-        return Command(pipeline, group, offset, dispatch.groups, step.call)
-
-    def _input_items(self, ready: ReadyPlan) -> int:
-        return sum(math.prod(ready.plan.dims[id]) for id in self.graph.inputs if id in ready.plan.dims)
-
-    def _warm_up(self, *levels: ReadyPlan) -> None:
-        """Dispatch each new pipeline of these levels once, over nothing.
-
-        llvmpipe compiles only then, up to a second each where Mesa's cache on the disk does not have it, which would
-        otherwise be part of the first steps. (The other levels wait until they are met: all would take twice as long.)
-        """
-        commands = {c.pipeline.address.value or 0: c for ready in levels for c in ready.recording.commands}
-        new = {address: c for address, c in commands.items() if address not in self._pipelines.warm}
-        if not new or debugging():
-            return
-        tell = compiling.get()
-        with self._params.blank():
-            for done, (address, command) in enumerate(new.items(), 1):
-                self._recorder.submit(Recording([replace(command, groups=1)], []))
-                self._pipelines.warm.add(address)
-                if tell is not None:
-                    self.device.flush()
-                    tell(done, len(new))
-
-    def _recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Mapping[int, int]) -> Recording:
-        """The plan's commands, with copies for the outputs wanted and for those that go into inputs."""
-        key = want, tuple(feed.items())
-        if key not in ready.recordings:
-            copies = self._copies(ready.plan, want)
-            for output, target in feed.items():
-                value = self.graph.values[self.graph.outputs[output]]
-                assert isinstance(value, TensorValue)
-                if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
-                    raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
-                last = gpu_bytes(value.dtype, ready.plan.dims[value.id]) - 4
-                place = self._own[self.graph.inputs[target]]
-                copies.append(Copy(self._tensor_buffer(value.id), 4, 0, source_offset=last, target=place))
-            ready.recordings[key] = ready.recording.ending_with(copies)
-        return ready.recordings[key]
-
-    def _copies(self, plan: Plan, want: Iterable[int]) -> list[Copy]:
-        copies, offset = [], 0
-        for n in want:
-            value = self.graph.values[self.graph.outputs[n]]
-            if not isinstance(value, TensorValue):
-                continue
-            nbytes = gpu_bytes(value.dtype, plan.dims.get(value.id, value.dims))
-            if nbytes:
-                copies.append(Copy(self._tensor_buffer(value.id), nbytes, offset))
-                offset += -(-nbytes // 16) * 16
-        return copies
-
-    def _buffer(self, binding: Bound) -> Any:
-        if isinstance(binding, Tensor):
-            return self._tensor_buffer(binding.value.id)
-        return self._shared[self.memory.shared[binding]]
-
-    def _tensor_buffer(self, id: int) -> Any:
-        root = self.planner.aliases.root[id]
-        return self._own[root] if root in self._own else self._shared[self.memory.shared[root]]
-
-    def _outputs(self) -> Iterable[TensorValue]:
-        for id in self.graph.outputs:
-            value = self.graph.values[id]
-            if isinstance(value, TensorValue):
-                yield value
-
-    def _upload_constants(self, progress: Callable[[int, int], None] | None) -> None:
-        done, every = 0, sum(self.memory.own.values())
-        for id, size in self.memory.own.items():
-            self._upload(id)
-            done += size
-            if progress is not None:
-                progress(done, every)
-
-    def _upload(self, id: int) -> None:
-        value = self.graph.values[id]
-        assert isinstance(value, TensorValue)
-        if value.constant is not None:
-            upload(self.device, self._own[id], value)
-
-    # ---- one step
-
-    def _live_symints(self, ready: ReadyPlan, env: Env) -> np.ndarray:
-        if not ready.live_symints:
-            return ready.symints
-        symints = ready.symints.copy()
-        for slot, expr in ready.live_symints:
-            symints[slot] = live_symint(expr, env)
-        return symints
-
-    def _foreseen(self, env: Env) -> Env:
-        """The input elements of the next step, if they go on as they did: a position grows by one."""
-        foreseen = {element: 2 * value - self._last_elements.get(element, value) for element, value in env.items()}
-        self._last_elements = dict(env)
-        return foreseen
-
-    def _write_symints(self, symints: np.ndarray) -> None:
-        """Write the span of SymInts that changed since the last run; nothing if none did."""
-        changed = np.flatnonzero(symints != self._symints_written)
-        if changed.size:
-            first, last = int(changed[0]), int(changed[-1]) + 1
-            self._recorder.write(self._symint_buffer, first * 4, symints[first:last])
-            self._symints_written[:] = symints
-            self.counters.symint_bytes += (last - first) * 4
-
-    def _output(self, id: int, plan: Plan, env: Env, data: Iterable[bytes]) -> np.ndarray:
-        value = self.graph.values[id]
-        if not isinstance(value, TensorValue):
-            return np.asarray(evaluate(plan.symints[id], env))
-        dims = plan.dims.get(id, value.dims)
-        if 0 in dims:
-            return np.zeros(dims, value.host_dtype)
-        array = np.frombuffer(next(iter(data)), _on_gpu(value.dtype), int(np.prod(dims))).reshape(dims)
-        return array.astype(value.host_dtype)  # a copy: the caller may write to it
+            ready = self._plans.prepare_anew(plan)
+        self.counters.param_bytes += self._plans.params.write()
+        return ready
 
     def _narrow(self, position: int, array: np.ndarray) -> np.ndarray:
         """An input as the GPU holds it: int64 checked and narrowed, in whole words."""
@@ -423,13 +298,36 @@ class GpuSession:
         dtype = value.dtype if isinstance(value, TensorValue) else "int64"
         if array.dtype == np.int64 and array.size:
             check_int32(self.specs[position].name, int(array.min()), int(array.max()))
-        return whole_words(array.astype(_on_gpu(dtype), copy=False))
+        return whole_words(array.astype(held_dtype(dtype), copy=False))
+
+    def _write_inputs(self, narrowed: Sequence[np.ndarray], given: Sequence[Any]) -> None:
+        for id, array, value in zip(self.graph.inputs, narrowed, given, strict=True):
+            buffer = self.memory.input_buffer(id)
+            if array.size and buffer is not None and not isinstance(value, Fed):
+                self.recorder.write(buffer, 0, array)
+                self.counters.input_bytes += array.nbytes
+
+    def _foreseen(self, env: Env) -> Env:
+        """The input elements of the next step, if they go on as they did: a position grows by one."""
+        foreseen = {element: 2 * value - self._last_elements.get(element, value) for element, value in env.items()}
+        self._last_elements = dict(env)
+        return foreseen
+
+    def _output(self, id: int, plan: Plan, env: Env, data: Iterator[bytes]) -> np.ndarray:
+        value = self.graph.values[id]
+        if not isinstance(value, TensorValue):
+            return np.asarray(evaluate(plan.symints[id], env))
+        dims = plan.dims.get(id, value.dims)
+        if 0 in dims:
+            return np.zeros(dims, value.host_dtype)
+        return from_words(next(data), value.dtype, dims).astype(value.host_dtype)  # a copy: the caller may write to it
 
 
-def _shader(step: Step) -> Shader:
-    return step.dispatch.kernel.shader(step.dispatch.halves)
-
-
-def _on_gpu(dtype: str) -> str:
-    """What an element is in a buffer, as NumPy calls it."""
-    return "int32" if dtype == "int64" else dtype
+def _live_symints(ready: ReadyPlan, env: Env) -> np.ndarray:
+    """The SymInts of a run, by slot."""
+    if not ready.live_symints:
+        return ready.symints
+    symints = ready.symints.copy()
+    for slot, expr in ready.live_symints:
+        symints[slot] = live_symint(expr, env)
+    return symints

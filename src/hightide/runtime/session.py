@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from hightide.errors import HightideError
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
@@ -23,9 +24,9 @@ class Fed:
 
 
 class Session(Protocol):
-    """A graph, built once, run at any level."""
+    """A graph, built once, run at any level. As a context manager it is closed at the end."""
 
-    name: str
+    name: str  # of the adapter, or "NumPy"
     graph: Graph
     specs: list[InputSpec]
     planner: Planner
@@ -42,12 +43,14 @@ class Session(Protocol):
 
     def collect(self, ticket: Any) -> list[np.ndarray]: ...
 
-    def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]: ...
+    def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
+        """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
 
-    def snapshot(self) -> Any: ...
+    def snapshot(self) -> Any:
+        """The state as it is now, for `restore`. Only the last snapshot is kept."""
 
     def restore(self, snapshot: Any) -> None: ...
 
@@ -58,3 +61,46 @@ class Session(Protocol):
 
     def device_bytes(self) -> dict[str, int]:
         """Memory by kind."""
+
+    def close(self) -> None:
+        """Free the session's memory at once; every later call is refused."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+Entered = TypeVar("Entered", bound="BaseSession")
+
+
+class BaseSession:
+    """How a session is closed and shown."""
+
+    name: str
+    graph: Graph
+    specs: list[InputSpec]
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise HightideError(f"this session on {self.name} is closed")
+
+    def __enter__(self: Entered) -> Entered:
+        self.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {_type(spec)}" for spec in self.specs)
+        what = "closed" if self.closed else f"{len(self.graph.calls)} ops ({inputs})"
+        return f"<{type(self).__name__} on {self.name}: {what}>"
+
+
+def _type(spec: InputSpec) -> str:
+    dims = (f"≤{dim}" if spec.dynamic and dim > 1 else str(dim) for dim in spec.dims)
+    return f"{spec.dtype}[{', '.join(dims)}]"

@@ -13,6 +13,7 @@ from hightide.graph.blob import AnyBlob
 from hightide.graph.values import ITEM_SIZE, TensorValue
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import GPU_TYPE
+from hightide.runtime.words import whole_words
 
 CHUNK_ITEMS = 2 << 20
 CHUNK_BYTES = 4 << 20
@@ -43,9 +44,8 @@ def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlo
     starts = kind.offsets(value.dims)
     row_blocks = value.dims[-1] // kind.elements
     rows = blob.length // kind.bytes // max(row_blocks, 1)
-    step = (
-        max(CHUNK_BYTES // (kind.bytes * row_blocks) // 16, 1) * 16 if row_blocks else 16
-    )  # whole words in every plane
+    # Whole words in every plane.
+    step = max(CHUNK_BYTES // (kind.bytes * row_blocks) // 16, 1) * 16 if row_blocks else 16
     for first in range(0, rows, step):
         blocks = np.frombuffer(
             blob.region(first * row_blocks * kind.bytes, min(step, rows - first) * row_blocks * kind.bytes), np.uint8
@@ -67,9 +67,3 @@ def _on_gpu(data: memoryview, value: TensorValue) -> np.ndarray:
             raise ProgramError(f"constant tensor {value.id} has integers that do not fit 32 bits")
         return narrow
     return whole_words(array.astype(value.dtype, copy=False))
-
-
-def whole_words(array: np.ndarray) -> np.ndarray:
-    """The elements, flat, and zeros up to a multiple of 4 bytes: writes have no other sizes."""
-    flat = array.reshape(-1)
-    return np.pad(flat, (0, -flat.nbytes % 4 // flat.itemsize)) if flat.nbytes % 4 else flat

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from hightide.graph.values import Dims
-from hightide.runtime.upload import whole_words
 
 POISON = 0x7FC07FC0  # NaN as a float and as two halves; arithmetic never gives these very bits
 
@@ -15,6 +14,12 @@ POISON = 0x7FC07FC0  # NaN as a float and as two halves; arithmetic never gives 
 def held_dtype(dtype: str) -> str:
     """What an element of a tensor is in a buffer, as NumPy calls it."""
     return "int32" if dtype == "int64" else dtype
+
+
+def whole_words(array: np.ndarray) -> np.ndarray:
+    """The elements, flat, and zeros up to a multiple of 4 bytes: writes have no other sizes."""
+    flat = array.reshape(-1)
+    return np.pad(flat, (0, -flat.nbytes % 4 // flat.itemsize)) if flat.nbytes % 4 else flat
 
 
 def to_words(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,27 +21,28 @@ from hightide.formats.program_file import DelegateCall
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
+from hightide.llm.models import build_graph
+from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
+from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.planning.levels import InputSpec, graph_inputs
-from hightide.pte.program import Program, build_session, choose_device, load, named_device
+from hightide.pte.program import Program, load
+from hightide.runtime.build import build_session, choose_device, named_device
+from hightide.runtime.session import Session
 from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.inspect.varying import Symbol
 from hightide.traits import Traits
 
-if TYPE_CHECKING:
-    from hightide.llm.tokenizer import Tokenizer
-    from hightide.runtime.session import Session
-
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts
 
 
-def open_subject(
+def open_file(
     path: str | os.PathLike[str],
     *,
     method: str = "forward",
     device: str | int | None = None,
     context: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
-) -> Subject:
+) -> OpenedFile:
     """Opens a file for the tools; nothing is built or sent to a GPU yet.
 
     `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter).
@@ -50,13 +50,13 @@ def open_subject(
     if is_gguf(path):
         return _open_gguf(read_gguf(path), named_device(device), context, tokenizer)
     program = load(path, device="cpu")
-    subject = Subject(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
-    subject.parts.extend(method_parts(program, method, named_device(device)))
-    return subject
+    opened = OpenedFile(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
+    opened.parts.extend(method_parts(program, method, named_device(device)))
+    return opened
 
 
 @dataclass(eq=False)
-class Subject:
+class OpenedFile:
     """A file and the parts of one of its methods."""
 
     path: Path
@@ -70,9 +70,7 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
         """The one that was named, that is in the file, or that lies beside it."""
-        from hightide.llm.llm import _find_tokenizer
-
-        return _find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
+        return find_tokenizer(self.path, self.tokenizer_file, None if self.gguf is None else self.gguf.metadata)
 
 
 @dataclass(eq=False)
@@ -176,13 +174,10 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
 
 def _open_gguf(
     file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
-) -> Subject:
-    from hightide.llm.models import build_graph
-    from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
-
+) -> OpenedFile:
     context = choose_context(file, context)
     graph = build_graph(file, context, min(GGUF_TOKENS, context))
     source = GraphSource(graph, DYNAMIC, INPUTS)
-    subject = Subject(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
-    subject.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
-    return subject
+    opened = OpenedFile(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
+    opened.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))
+    return opened

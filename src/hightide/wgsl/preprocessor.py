@@ -1,7 +1,8 @@
 """The preprocessor of WGSL files: constants, conditions, loops written out, includes, declarations.
 
     #params rows: u32, eps: f32        fields of the uniform `params`, in order
-    #read x: vec4<f32>, bias: f32 if BIAS     bindings; a condition leaves one out of a variant
+    #read x: vec4<f32>, y: f32         bindings
+    #read bias: f32 if BIAS            a condition leaves out, in some variants, what its line declares
     #write out: $T
     #include "linear/epilogue.wgsl"    another file, from the same root
     #const T = "vec4<f32>" if VEC4 else "f32"
@@ -9,7 +10,9 @@
     #for r in ROWS … #end              the lines once for r = 0, 1, …, ROWS - 1
 
 `$NAME` and `${NAME}` stand for a constant or a loop's number, `${NAME * 2}` for an expression. Constants come from the
-caller and from `#const`. Expressions are Python's: arithmetic, comparisons, `and`, `or`, `not` and `a if b else c`.
+caller and from `#const`. Expressions are Python's, with arithmetic, comparisons, `and`, `or`, `not`, `a if b else c`. A
+comment behind a directive stands two spaces or more from it: `#const N = ROWS // 2` is a division.
+
 Loops are written out because drivers keep loops over registers as loops, and the registers then live in memory: on
 llvmpipe a matrix product with its tile written out is 1.7 to 2.7 times as fast.
 """
@@ -28,7 +31,7 @@ from typing import Any, TypeAlias
 Constant: TypeAlias = int | float | bool | str
 Constants: TypeAlias = Mapping[str, Constant]
 
-_DIRECTIVE = re.compile(r"\s*#(params|read|write|include|const|if|elif|else|for|end)\b\s*(.*?)\s*(?://.*)?$")
+_DIRECTIVE = re.compile(r"\s*#(params|read|write|include|const|if|elif|else|for|end)\b\s*(.*?)\s*(?:(?<=  )//.*)?$")
 _STRAY = re.compile(r"\s*#")
 _FOR = re.compile(r"([A-Za-z_]\w*) in (.+)")
 _CONST = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.+)")

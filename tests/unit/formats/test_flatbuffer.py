@@ -8,7 +8,7 @@ import pytest
 from flatbuffer_writer import Number, Numbers, TableSpec, encode
 
 from hightide.errors import ProgramError
-from hightide.formats.flatbuffer import Float64, Int32, Int64, Table, Uint8, root_table
+from hightide.formats.flatbuffer import FlatTable, Float64, Int32, Int64, Uint8, root_table
 from hightide.graph.blob import Blob
 
 LEAF = ("number", "text", "items")
@@ -16,11 +16,11 @@ MEMBERS = {"First": ("x",), "Second": LEAF}
 ROOT = ("byte", "long", "double", "text", "ints", "doubles", "bools", "data", "child", "leaves", "pick_type", "pick")
 
 
-def read(spec: TableSpec) -> Table:
+def read(spec: TableSpec) -> FlatTable:
     return read_bytes(encode(spec, b"TEST"))
 
 
-def read_bytes(data: bytes) -> Table:
+def read_bytes(data: bytes) -> FlatTable:
     return root_table(Blob(data, 0, len(data)), b"TEST", ROOT, "Root")
 
 
@@ -117,7 +117,7 @@ def test_refuses_a_vector_longer_than_the_buffer(length: int) -> None:
 def test_refuses_an_offset_that_does_not_point_forward_into_the_buffer(offset: int) -> None:
     data = encode(TableSpec(ROOT, child=TableSpec(LEAF)), b"TEST")
     root = read_bytes(data)
-    field = root._locate("child", 4)
+    field = root.locate("child", 4)
     assert field is not None
     hostile = read_bytes(data[:field] + struct.pack("<I", offset) + data[field + 4 :])
     with pytest.raises(ProgramError, match=f"^Root.child: offset {offset} at byte {field} does not point"):
@@ -137,7 +137,7 @@ def test_refuses_an_offset_that_does_not_point_forward_into_the_buffer(offset: i
 )
 def test_refuses_an_impossible_vtable(at: str, value: int, reason: str) -> None:
     data = encode(TableSpec(ROOT, byte=Number(Uint8, 1)), b"TEST")
-    place = read_bytes(data)._vtable + ("vtable_size", "table_size", "first_field").index(at) * 2
+    place = read_bytes(data).vtable + ("vtable_size", "table_size", "first_field").index(at) * 2
     with pytest.raises(ProgramError, match=reason):
         read_bytes(data[:place] + struct.pack("<H", value) + data[place + 2 :]).integer("byte", Uint8)
 
@@ -145,7 +145,7 @@ def test_refuses_an_impossible_vtable(at: str, value: int, reason: str) -> None:
 @pytest.mark.parametrize("distance", [2**31 - 1, -(2**31)])
 def test_refuses_a_vtable_outside_the_buffer(distance: int) -> None:
     data = encode(TableSpec(ROOT, byte=Number(Uint8, 1)), b"TEST")
-    place = read_bytes(data)._position
+    place = read_bytes(data).position
     with pytest.raises(ProgramError, match=r"vtable at byte .* is outside the buffer"):
         read_bytes(data[:place] + struct.pack("<i", distance) + data[place + 4 :])
 

@@ -78,12 +78,12 @@ def test_reads_a_data_file() -> None:
 
 
 def test_names_the_external_data_that_is_missing() -> None:
-    with pytest.raises(ProgramError, match=r"'linear.weight' is in none of the data files.*\.ptd"):
+    with pytest.raises(ProgramError, match=r"'linear.weight' is not in the data files.*\.ptd"):
         read_program(EXTERNAL / "external.pte")
 
 
 def test_refuses_the_same_name_in_two_data_files() -> None:
-    with pytest.raises(ProgramError, match=r"external.ptd: data named 'linear\.\w+' exists already"):
+    with pytest.raises(ProgramError, match=r"external.ptd: data named 'linear\.\w+' is already"):
         read_program(EXTERNAL / "external.pte", [EXTERNAL / "external.ptd"] * 2)
 
 
@@ -223,8 +223,8 @@ IMPOSSIBLE = {
     "list item": (with_value(value("IntList", items=Numbers(Int64, [2**62]))), "value 4611686018427387904"),
     "list without optional items": (with_value(value("TensorList", items=Numbers(Int32, [-1]))), "value -1"),
     "list in itself": (with_value(value("TensorList", items=Numbers(Int32, [0]))), "the list holds another list"),
-    "delegate data": (program(method(delegates=[delegate(0, 0)])), "inline data 0 does not exist, there are 0"),
-    "delegate segment": (program(method(delegates=[delegate(1, 4)])), "segment 4 does not exist, there are 0"),
+    "delegate data": (program(method(delegates=[delegate(0, 0)])), "inline data 0 does not exist; there are 0"),
+    "delegate segment": (program(method(delegates=[delegate(1, 4)])), "segment 4 does not exist; there are 0"),
     "delegate location": (program(method(delegates=[delegate(2, 0)])), "data location 2"),
     "constant": (with_value(tensor([1], data_buffer_idx=u32(1))), "constant 1 does not exist"),
     "constant segment": (program(method(), constant_segment=subsegments(1, [0])), "segment 1 does not exist"),
@@ -237,8 +237,8 @@ IMPOSSIBLE = {
         r"named_data\[0\]: segment 0 does not exist",
     ),
     # sizes
-    "negative dim": (with_value(tensor([2, -3])), r"dims \[2, -3\] hold a negative size"),
-    "overflow": (with_value(tensor([2**31 - 1] * 3)), "overflow 63 bits"),
+    "negative dim": (with_value(tensor([2, -3])), r"dims \[2, -3\] contain a negative size"),
+    "overflow": (with_value(tensor([2**31 - 1] * 3)), "more bytes than 63 bits"),
     "rank": (with_value(tensor([2**31 - 1] * 100_000, dim_order=b"")), "rank 100000 is more than 16"),
     "dim order": (with_value(tensor([2, 3], dim_order=Numbers(Uint8, [0, 0]))), r"dim order \[0, 0\]"),
     "segment": (
@@ -259,7 +259,7 @@ IMPOSSIBLE = {
         "is external, but the tensor has no name",
     ),
     "method without a name": (program(method("")), "the method has no name"),
-    "two methods of one name": (program(method(), method()), r"execution_plan\[1\]: there are two methods 'forward'"),
+    "two methods of one name": (program(method(), method()), r"execution_plan\[1\]: two methods are named 'forward'"),
     "delegate without data": (
         program(method(delegates=[TableSpec(pte.BACKEND_DELEGATE, id="x")])),
         "the delegate has no data",

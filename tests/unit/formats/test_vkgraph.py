@@ -151,7 +151,7 @@ IMPOSSIBLE = {
     "output": (graph(output_ids=Numbers(Uint32, [0])), "output_ids: value 0"),
     "list item": (graph(value("ValueList", items=Numbers(Int32, [-1]))), "value -1 does not exist"),
     "list in itself": (graph(value("ValueList", items=Numbers(Int32, [0]))), "the list holds another list"),
-    "overflow": (graph(tensor([2**32 - 1] * 2)), "overflow 63 bits"),
+    "overflow": (graph(tensor([2**32 - 1] * 2)), "more bytes than 63 bits"),
     "rank": (graph(tensor([2**32 - 1] * 100_000)), "rank 100000"),
     "data type": (graph(tensor([1], dtype=8)), "data type 8 does not exist"),
     "unset data type": (graph(tensor([1], dtype=127)), "data type 127 does not exist"),

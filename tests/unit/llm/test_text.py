@@ -84,7 +84,7 @@ def test_a_stop_string_is_held_back_only_while_it_may_come() -> None:
 
 @pytest.mark.parametrize("stops", ["text", [""], [1]])
 def test_bad_stops(stops: list[str]) -> None:
-    with pytest.raises(InputError, match="stop strings"):
+    with pytest.raises(InputError, match="stop must be a list of strings"):
         TextStream(smollm2(), stops)
 
 

@@ -231,7 +231,7 @@ def test_tiktoken_file(tmp_path: Path) -> None:
         (dict(model="bert"), UnsupportedError, "'bert'"),
         (dict(model=None), UnsupportedError, "None"),
         (dict(tokens=None), ProgramError, "tokens is missing"),
-        (dict(tokens=[1, 2]), ProgramError, "another type"),
+        (dict(tokens=[1, 2]), ProgramError, "the wrong type"),
         (dict(token_type=[1]), ProgramError, "1 items for 271"),
         (dict(scores=[]), ProgramError, "0 items for 271"),
         (dict(bos_token_id=271), ProgramError, "outside the vocabulary of 271"),

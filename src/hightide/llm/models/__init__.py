@@ -16,10 +16,10 @@ def build_graph(file: GgufFile, context: int, max_tokens: int) -> Graph:
     """The decoder of a GGUF file: (tokens, input_pos, keep, settings) -> (logits, ids)."""
     if file.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UnsupportedError(f"{file.path} is a {file.architecture or 'nameless'} model; known are {known}")
+        raise UnsupportedError(f"{file.path} is a {file.architecture or 'nameless'} model; {known} are supported")
     try:
         builder = ModelBuilder(file, context, max_tokens)
         logits = import_module(f"hightide.llm.models.{file.architecture}").build(builder)
         return builder.finish(logits)
     except InputError as error:  # an op refuses the dims of its weights
-        raise ProgramError(f"{file.path} does not fit together: {error}") from None
+        raise ProgramError(f"the weights of {file.path} do not fit together: {error}") from None

@@ -10,7 +10,7 @@ from hightide.llm.models.rope import rope_of
 
 def build(m: ModelBuilder) -> TensorValue:
     if m.number("expert_count", 0):
-        raise UnsupportedError(f"{m.file.path} is a mixture of experts; dense models are known")
+        raise UnsupportedError(f"{m.file.path} is a mixture of experts; only dense models are supported")
     return decoder(m, halves=False)
 
 

@@ -44,10 +44,10 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
     """The context to build a model for, within the one it was trained for."""
     trained = file.get("context_length", DEFAULT_CONTEXT)
     if not isinstance(trained, int) or trained < 1:
-        raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a count")
+        raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a positive integer")
     context = min(trained, DEFAULT_CONTEXT) if asked is None else asked
     if not least <= context <= trained:
-        raise InputError(f"{file.path.name} has a context of {trained}; {context} was asked for")
+        raise InputError(f"{file.path.name} has a context of {trained} tokens; it cannot use {context}")
     return context
 
 
@@ -78,14 +78,14 @@ class ModelBuilder:
         if isinstance(value, list):
             raise UnsupportedError(f"{where} differs from layer to layer")
         if not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-            raise ProgramError(f"{where} is {value!r}, not a number from {least:g} on")
+            raise ProgramError(f"{where} is {value!r}, not a number of at least {least:g}")
         return float(value)
 
     def count(self, key: str, default: int | None = None) -> int:
         """A field that is a whole number above 0."""
         value = self.number(key, default)
         if value < 1 or value != int(value):
-            raise ProgramError(f"{self.file.path}: {self.file.architecture}.{key} is {value:g}, not a count")
+            raise ProgramError(f"{self.file.path}: {self.file.architecture}.{key} is {value:g}, not a positive integer")
         return int(value)
 
     def attention_dims(self) -> tuple[int, int, int]:
@@ -94,9 +94,10 @@ class ModelBuilder:
         kv_heads = self.count("attention.head_count_kv", heads)
         depth = self.count("attention.key_length", max(1, width // heads))
         if heads % kv_heads or depth > MAX_DEPTH or depth % 2:
-            raise ProgramError(f"{self.file.path} has {heads} heads for {kv_heads} heads of keys, of {depth} elements")
+            found = f"{heads} query heads and {kv_heads} kv heads of {depth} elements"
+            raise ProgramError(f"{self.file.path} has {found}, which do not fit together")
         if self.count("attention.value_length", depth) != depth:
-            raise UnsupportedError(f"{self.file.path} has values of another length than its keys")
+            raise UnsupportedError(f"{self.file.path} has values of a different length than its keys")
         return heads, kv_heads, depth
 
     def has(self, name: str) -> bool:
@@ -126,7 +127,7 @@ class ModelBuilder:
             raise ProgramError(f"{self.file.path} has no tensor {name}")
         if tensor.type not in BLOCK_TYPES:
             known = ", ".join(BLOCK_TYPES)
-            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; the types are {known}")
+            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported")
         if 0 in tensor.dims or not tensor.dims:
             raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}")
         return tensor

@@ -16,10 +16,10 @@ def rope_of(m: ModelBuilder, *, halves: bool, depth: int) -> Rope:
     theta = m.number("rope.freq_base", 10_000.0, least=2)
     rotary = m.count("rope.dimension_count", depth)
     if rotary > depth:
-        raise ProgramError(f"{m.file.path} has {rotary} rotary elements in heads of {depth}")
+        raise ProgramError(f"{m.file.path} rotates {rotary} elements of heads that have {depth}")
     kind = m.file.get("rope.scaling.type", "linear")  # as in llama.cpp: a factor without a type is linear
     if kind not in KINDS:
-        raise UnsupportedError(f"{m.file.path} scales its rotary angles by {kind}; known are {', '.join(KINDS)}")
+        raise UnsupportedError(f"{m.file.path} scales its rotary angles by {kind}; {', '.join(KINDS)} are supported")
     factor = m.number("rope.scaling.factor", m.number("rope.scale_linear", 1.0)) or 1.0
     factors, scale = None, 1.0
     magnitude = m.number("rope.scaling.attn_factor", 1.0)

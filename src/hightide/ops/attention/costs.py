@@ -79,5 +79,3 @@ class AttentionOp(Op):
         else:  # a cache update, a rotation, or parts joined: three operations per word that is new
             flops = 3 * sum(t.numel for t in reads if t.value.constant is None) + 3 * int(read) // 4 * (not reads)
         return Cost(math.ceil(read), math.ceil(written), flops)
-
-

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Int
+from hightide.ops.contract import Context, Dispatch, Int, Tensor
+from hightide.ops.cost import distinct
 
 Sizes: TypeAlias = Int | tuple[Int, ...]  # a number per spatial dim; torch lets one stand for all
 NO_CONTEXT = Context({}, {}, 0)  # for references, whose arguments are plain numbers

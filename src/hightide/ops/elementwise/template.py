@@ -14,8 +14,9 @@ from hightide.graph.values import Dims
 from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Context, Op, ceil_div, op
 from hightide.ops.elementwise.expressions import Expressions
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
+from hightide.ops.kernel import Dispatch, Int, Kernel, LiveInt, Tensor, kernel
 from hightide.ops.movement.strided import broadcast_strides
+from hightide.ops.storage import GPU_TYPE
 
 Number = float | Int
 Operand = Tensor | Number

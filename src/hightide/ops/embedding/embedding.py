@@ -113,11 +113,7 @@ class EmbeddingQ4(FourBitTable):
         return codes(weight[indices], tied) * spread(scales, indices, group)
 
 
-@op(
-    "quantized_decomposed.embedding_4bit.dtype",
-    "quantized_decomposed.embedding_4bit.default",
-    family="embedding"
-)
+@op("quantized_decomposed.embedding_4bit.dtype", "quantized_decomposed.embedding_4bit.default", family="embedding")
 class EmbeddingFourBit(FourBitTable):
     """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
 

@@ -13,7 +13,8 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
 from hightide.ops.contract import Context, Op, ceil_div, op
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Int, Kernel, LiveInt, Tensor, kernel
+from hightide.ops.kernel import Dispatch, Int, Kernel, LiveInt, Tensor, kernel
+from hightide.ops.storage import GPU_TYPE
 
 GRID_PRIORS = kernel("fill/grid_priors.wgsl")
 Number = float | Int

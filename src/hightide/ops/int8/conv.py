@@ -17,7 +17,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Tensor, ceil_div, kernel, op
 from hightide.ops.conv.conv import convolve
-from hightide.ops.conv.geometry import NO_CONTEXT, ConvShape, Sizes, Windows, per_dim
+from hightide.ops.conv.geometry import NO_CONTEXT, ConvShape, Sizes, Windows, conv_flops, per_dim
 from hightide.ops.int8.requantize import ToCodes, check_activation, check_columns, require_int8
 
 

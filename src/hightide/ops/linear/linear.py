@@ -125,9 +125,7 @@ class AtenLinear(Op):
 def _linear_vec4(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> Iterator[Dispatch]:
     """Rows of whole vec4s."""
     rows, shape = rows_per_thread(product.rows)
-    made = kernel(
-        "linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, **product.epilogue.constants
-    )
+    made = kernel("linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, **product.epilogue.constants)
     row_tiles, first = ceil_div(product.rows, rows), 0
     for weight in parts:
         n = weight.dims[0]

@@ -70,9 +70,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
     x: dict[str, Any] = {"x": product.x}
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
-        yield kernel("linear/activations_int8.wgsl").over(
-            ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x
-        )
+        yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route in ("split", "subgroups") else "registers"
     tile = _tile(route, m, blocks, ctx.choices.traits.subgroup_size, int8)
     made = kernel(

@@ -14,7 +14,8 @@ from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
 from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, strides_of
 from hightide.ops.fill.fill import fill
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Kernel, Tensor, kernel
+from hightide.ops.kernel import Dispatch, Kernel, Tensor, kernel
+from hightide.ops.storage import GPU_TYPE
 
 HELD = {**GPU_TYPE, "int8": "i8"}  # what an element is in memory
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from hightide.planning.levels import MaxElements
 from hightide.runtime.gpu_session import GpuSession
@@ -82,8 +81,8 @@ def _waits(engine: Engine, position: int, steps: int) -> float:
         start = time.thread_time()
         ticket = engine.decoder.launch([1], position + n)
         launched = time.thread_time()
-        session._recorder.encode_ahead(ticket[1].recording, session._foreseen(ticket[1].env))
-        session.device.wgpu._poll_wait()
+        session.encode_ahead(ticket[1])
+        session.device.wait()
         idle = time.thread_time()
         engine.decoder.collect(ticket)
         samples.append(launched - start + time.thread_time() - idle)
@@ -99,24 +98,10 @@ def _dispatches(engine: Engine, position: int) -> int:
 @contextmanager
 def counted(session: GpuSession) -> Iterator[Traffic]:
     """Bytes that runs of this session write to the device and bring back."""
-    recorder: Any = session._recorder
-    write, read, traffic = recorder.write, recorder.read, Traffic()
-
-    def counting_write(buffer: Any, offset: int, data: Any) -> None:
-        traffic.written += data.nbytes
-        write(buffer, offset, data)
-
-    def counting_read(copies: Any, submission: Any) -> Any:
-        traffic.read += sum(copy.nbytes for copy in copies if copy.target is None)
-        return read(copies, submission)
-
-    recorder.write, recorder.read = counting_write, counting_read
-    before = session.counters.param_bytes
-    try:
-        yield traffic
-    finally:
-        del recorder.write, recorder.read  # the class's own show again
-        traffic.written += session.counters.param_bytes - before
+    written, read, traffic = session.counters.written_bytes, session.counters.read_bytes, Traffic()
+    yield traffic
+    traffic.written = session.counters.written_bytes - written
+    traffic.read = session.counters.read_bytes - read
 
 
 def _levels(session: GpuSession) -> tuple[float, float]:
@@ -126,7 +111,7 @@ def _levels(session: GpuSession) -> tuple[float, float]:
     env = MaxElements()  # one token's logits are kept
 
     def find(length: int) -> Callable[[], object]:
-        return lambda: session.levels.find(((batch, length), *others), env, session._prepare)
+        return lambda: session.find_level(((batch, length), *others), env)
 
     fresh = []
     for length in range(most - 1, 1, -1):

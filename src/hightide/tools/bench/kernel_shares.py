@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from hightide.gpu.limits import Limits
-from hightide.gpu.timestamps import TimedRecorder
-from hightide.planning.costs import Cost, cost_of, family_of
+from hightide.ops.cost import Cost
+from hightide.planning.costs import cost_of
 from hightide.runtime.gpu_session import GpuSession, Ticket
 from hightide.tools.bench.bench_engine import Engine, prompt
 
@@ -56,22 +56,17 @@ def shares_of(
 ) -> list[KernelShare]:
     """The kernels of the plan that `once` runs, by the median of their times."""
     once()
-    usual = session._recorder
-    recorder = TimedRecorder(session.device, usual.readbacks[0].size, session._params)
-    session._recorder = recorder
-    try:
-        taken = []
+    taken = []
+    with session.timed() as timer:
         for _ in range(runs):
-            recorder.prepare()
+            timer.prepare()
             ticket = once()
-            taken.append(recorder.times().durations)
-    finally:
-        session._recorder = usual
+            taken.append(timer.times().durations)
     seconds = np.median(np.array(taken), axis=0) / 1e9
     plan = ticket.plan
     groups: dict[tuple[str, str], list[int]] = {}
     for n, step in enumerate(plan.steps):
-        groups.setdefault((family_of(step.call.name), step.dispatch.kernel.name), []).append(n)
+        groups.setdefault((step.op.family, step.dispatch.kernel.name), []).append(n)
     costs = [cost_of(step, ticket.env, plan) for step in plan.steps]
     whole = float(seconds.sum())
     found = []

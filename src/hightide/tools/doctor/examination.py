@@ -13,9 +13,10 @@ from hightide.errors import DeviceError
 from hightide.gpu import measurements
 from hightide.gpu.device import Adapter, Device, adapters, find_adapter, open_device
 from hightide.gpu.limits import known_limits, measure_limits
+from hightide.runtime.device_routes import tuned_routes
 from hightide.tools.doctor.fits import Fit, adapter_memory, find_fits
 from hightide.tools.doctor.remedies import Finding, find_problems
-from hightide.tools.doctor.selftest import Result, self_test
+from hightide.tools.doctor.selftest import TrialResult, kernels_digest, self_test
 from hightide.tools.doctor.system import System, read_system
 from hightide.tools.doctor.vulkan import VulkanDevice, vulkan_devices
 
@@ -44,7 +45,7 @@ class SelfTest:
 
 
 @dataclass(frozen=True)
-class Report:
+class Examination:
     system: System
     vulkan: tuple[VulkanDevice, ...]
     adapters: tuple[Adapter, ...]
@@ -83,7 +84,7 @@ def examine(
     test: bool = True,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> Examination:
     """Examine this machine and one adapter; `test` also measures it and runs the self-test, `fresh` once more."""
     system = read_system()
     devices = tuple(vulkan_devices(system.loader)) if system.loader else ()
@@ -92,13 +93,13 @@ def examine(
         found = adapters()
     problems = tuple(find_problems(system, found, len(devices)))
     if not found:
-        return Report(system, devices, found, None, problems)
+        return Examination(system, devices, found, None, problems)
     adapter = find_adapter(selector)
     device = open_device(adapter)
     memory = adapter_memory(adapter, [(d.name, d.memory) for d in devices])
     limits = measure_limits(device, fresh=fresh) if test else known_limits(device)
     models = find_fits(memory, device.max_binding, device.traits.half_caches, limits.read_gb_s if limits else 0)
-    return Report(
+    return Examination(
         system,
         devices,
         found,
@@ -113,7 +114,7 @@ def examine(
 
 def tested(device: Device, fresh: bool = False, progress: Callable[[int, int], None] | None = None) -> SelfTest:
     """The self-test's result: kept for this adapter, driver and these kernels, or made now."""
-    key = f"{measurements.adapter_key(device.adapter)} | kernels {measurements.kernels_digest()}"
+    key = f"{measurements.adapter_key(device.adapter)} | kernels {kernels_digest()}"
     known = measurements.load(FILE).get(key)
     if known is not None and not fresh:
         with suppress(TypeError, KeyError):
@@ -127,7 +128,7 @@ def tested(device: Device, fresh: bool = False, progress: Callable[[int, int], N
     return result
 
 
-def _summary(results: list[Result], seconds: float) -> SelfTest:
+def _summary(results: list[TrialResult], seconds: float) -> SelfTest:
     routes = {route for result in results for route in result.routes}
     failures = tuple((result.trial.name, result.problem) for result in results if result.problem)
     return SelfTest(len(results), len(routes), failures, round(seconds, 2))
@@ -191,7 +192,7 @@ def properties(device: Device) -> list[Property]:
 
 
 def _routes(device: Device) -> Property:
-    if device.tuned:
+    if tuned_routes(device.adapter):
         return Property("routes", "tuned", "measured on this adapter; `hightide tune --show` lists them")
     return Property("routes", "defaults", "`hightide tune` measures which are faster here")
 

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
 from queue import SimpleQueue
 
 import numpy as np
@@ -22,6 +24,7 @@ from hightide.ops.contract import Kernel
 from hightide.planning.levels import InputElements, MaxElements, graph_inputs
 from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.device_routes import forcing, tuned_routes
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.doctor.case_graph import CaseGraph
 
@@ -42,7 +45,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What a trial gave: the routes it took, its largest error as a share of the range, and what is wrong, or ""."""
 
     trial: Trial
@@ -53,17 +56,16 @@ class Result:
 
 def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
     """Every case as the adapter takes it, then with each option that leads to kernels it has not met."""
-    found = []
+    found, usual = [], Choices(device.traits, tuned_routes(device.adapter))
     for case in [*all_cases(), *cases_of("blocks")] if cases is None else cases:
         graph = CaseGraph(case, np.random.default_rng(7))
-        usual = {**device.tuned}
-        met = _kernels(graph, Choices(device.traits, usual))
+        met = _kernels(graph, usual)
         found.append(Trial(case))
         for choice in CHOICES.values():
             for option in choice.options:
                 if not choice.exact or not choice.possible(device.traits, option):
                     continue
-                kernels = _kernels(graph, Choices(device.traits, {**usual, choice.name: option}))
+                kernels = _kernels(graph, usual, {choice.name: option})
                 if not kernels <= met:
                     met |= kernels
                     found.append(Trial(case, ((choice.name, option),)))
@@ -72,7 +74,7 @@ def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
 
 def self_test(
     device: Device, cases: Sequence[Case] | None = None, progress: Callable[[int, int], None] | None = None
-) -> list[Result]:
+) -> list[TrialResult]:
     """All trials, in order; one that raises an error is a result with a problem."""
     planned = trials(device, cases)
     # A device for each thread: llvmpipe compiles kernels one by one in the thread of a device's queue.
@@ -81,14 +83,14 @@ def self_test(
     for extra in [device, *(Device(device.adapter) for _ in range(workers - 1))]:
         free.put(extra)
 
-    def run(trial: Trial) -> Result:
+    def run(trial: Trial) -> TrialResult:
         mine = free.get()
         try:
             return run_trial(trial, mine)
         finally:
             free.put(mine)
 
-    results: list[Result] = []
+    results: list[TrialResult] = []
     with ThreadPoolExecutor(workers, "self-test") as pool:
         for result in pool.map(run, planned):
             if progress is not None:
@@ -97,7 +99,20 @@ def self_test(
     return results
 
 
-def run_trial(trial: Trial, device: Device) -> Result:
+def kernels_digest() -> str:
+    """Of all kernels and ops: what was checked with others says nothing."""
+    digest = sha256()
+    pending = [resources.files("hightide.ops")]
+    while pending:
+        entry = pending.pop()
+        if entry.is_dir():
+            pending += sorted(entry.iterdir(), key=lambda e: e.name)
+        elif entry.name.endswith((".wgsl", ".py")):
+            digest.update(entry.name.encode() + entry.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def run_trial(trial: Trial, device: Device) -> TrialResult:
     routes: set[str] = set()
     worst = 0.0
     try:
@@ -105,12 +120,12 @@ def run_trial(trial: Trial, device: Device) -> Result:
             routes |= route
             worst = max(worst, error)
             if problem:
-                return Result(trial, frozenset(routes), worst, problem)
+                return TrialResult(trial, frozenset(routes), worst, problem)
     except HightideError as error:
-        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
+        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
     except Exception as error:  # a fault of hightide's own is a result too: the other trials still tell something
-        return Result(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
-    return Result(trial, frozenset(routes), worst)
+        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
+    return TrialResult(trial, frozenset(routes), worst)
 
 
 def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:
@@ -146,11 +161,11 @@ def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[fl
     return share, f"error {share:.2e} of the range, over {tolerance:.0e}" if share > tolerance else ""
 
 
-def _kernels(graph: CaseGraph, choices: Choices) -> set[Kernel]:
+def _kernels(graph: CaseGraph, choices: Choices, forced: Mapping[str, str] = {}) -> set[Kernel]:
     """The kernels of a case at its levels; none if it cannot be planned so."""
     kernels: set[Kernel] = set()
     try:
-        planner = Planner(graph.graph, choices=choices)
+        planner = forcing(Planner(graph.graph, choices=choices), forced)
         plans = [planner.plan_max(MaxElements())]
         specs = graph_inputs(graph.graph, None, None)
         for live in graph.levels():

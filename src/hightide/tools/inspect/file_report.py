@@ -23,10 +23,10 @@ from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
 from hightide.tools.inspect.graph_trace import Dim, trace_outputs
 from hightide.tools.inspect.level_sources import MethodSource, Source
+from hightide.tools.inspect.memory_report import Memory
 from hightide.tools.inspect.planning import PlannedPart, Target
-from hightide.tools.inspect.session_memory import Memory
 from hightide.tools.inspect.varying import live_dims
-from hightide.tools.opened_file import Subject, method_parts, open_subject
+from hightide.tools.opened_file import OpenedFile, method_parts, open_file
 
 PREPACK = "et_vk.prepack.default"
 
@@ -91,7 +91,7 @@ class Inspection:
     """A file with its planned parts, by method."""
 
     report: FileReport
-    subjects: dict[str, Subject]
+    files: dict[str, OpenedFile]
     parts: dict[str, list[PlannedPart]]
 
 
@@ -101,23 +101,23 @@ def inspect_file(
     """Reads a file and plans every method that has parts; ProgramError if it is damaged."""
     path = Path(path)
     try:
-        subject = open_subject(path, context=context) if is_gguf(path) else None
-        program = Program(read_program(path), "cpu") if subject is None else None
+        opened = open_file(path, context=context) if is_gguf(path) else None
+        program = Program(read_program(path), "cpu") if opened is None else None
     except UnsupportedError as error:
         if is_gguf(path):
             return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {})
         return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {})
-    if subject is not None:
-        subjects = {"forward": subject}
+    if opened is not None:
+        files = {"forward": opened}
     else:
         assert program is not None
         called = [name for name in program.methods if name not in program.metadata]
-        subjects = {name: Subject(path, None, name, method_parts(program, name), program) for name in called}
-    parts = {name: [PlannedPart(part, target, fused) for part in s.parts] for name, s in subjects.items()}
-    methods = tuple(_method(subject, parts[name]) for name, subject in subjects.items())
-    kind, metadata = _kind(subject, program)
+        files = {name: OpenedFile(path, None, name, method_parts(program, name), program) for name in called}
+    parts = {name: [PlannedPart(part, target, fused) for part in s.parts] for name, s in files.items()}
+    methods = tuple(_method(opened, parts[name]) for name, opened in files.items())
+    kind, metadata = _kind(opened, program)
     report = FileReport(str(path), kind, path.stat().st_size, target.name, metadata, methods)
-    return Inspection(report, subjects, parts)
+    return Inspection(report, files, parts)
 
 
 def printable(text: str) -> str:
@@ -144,31 +144,31 @@ def constants_of(graph: Graph, state: Iterable[int], names: Mapping[tuple[int, i
     return sorted(found.values(), key=lambda constant: -constant.bytes)
 
 
-def _method(subject: Subject, parts: Sequence[PlannedPart]) -> MethodReport:
-    program, name = subject.program, subject.method
+def _method(opened: OpenedFile, parts: Sequence[PlannedPart]) -> MethodReport:
+    program, name = opened.program, opened.method
     kernels: Counter[str] = Counter()
     if program is not None:
         instructions = program.file.methods[name].instructions
         kernels.update(i.op for i in instructions if isinstance(i, KernelCall))
-    inputs, outputs = _signature(subject, parts)
+    inputs, outputs = _signature(opened, parts)
     return MethodReport(
         name=name,
-        symbols={symbol.name: symbol.most for symbol in _source(subject).symbols},
+        symbols={symbol.name: symbol.most for symbol in _source(opened).symbols},
         inputs=inputs,
         outputs=outputs,
-        parts=tuple(_part(subject, part) for part in parts),
+        parts=tuple(_part(opened, part) for part in parts),
         outside={op: n for op, n in kernels.items() if not is_host_work(op)},
         host={op: n for op, n in kernels.items() if is_host_work(op)},
     )
 
 
-def _part(subject: Subject, planned: PlannedPart) -> PartReport:
+def _part(opened: OpenedFile, planned: PlannedPart) -> PartReport:
     names, part = {}, planned.part
     delegate = "GGUF"
-    if subject.gguf is not None:
-        names = {(id(t.data.source), t.data.offset): t.name for t in subject.gguf.tensors.values()}
-    elif subject.program is not None:
-        delegate = subject.program.file.methods[subject.method].delegates[part.number].id
+    if opened.gguf is not None:
+        names = {(id(t.data.source), t.data.offset): t.name for t in opened.gguf.tensors.values()}
+    elif opened.program is not None:
+        delegate = opened.program.file.methods[opened.method].delegates[part.number].id
     plan, _ = planned.plan_at({})
     return PartReport(
         name=part.name,
@@ -182,10 +182,10 @@ def _part(subject: Subject, planned: PlannedPart) -> PartReport:
 
 
 def _signature(
-    subject: Subject, parts: Sequence[PlannedPart]
+    opened: OpenedFile, parts: Sequence[PlannedPart]
 ) -> tuple[tuple[TensorReport, ...], tuple[TensorReport, ...]]:
     """Inputs and outputs of a method."""
-    if subject.program is None:
+    if opened.program is None:
         (part,) = parts
         names = (*part.part.names, "logits", "ids")
         values = [part.graph.values[id] for id in (*part.graph.inputs, *part.graph.outputs)]
@@ -195,8 +195,8 @@ def _signature(
             if isinstance(v, TensorValue)
         ]
         return tuple(made[: len(part.graph.inputs)]), tuple(made[len(part.graph.inputs) :])
-    info = subject.program.methods[subject.method]
-    source = _source(subject)
+    info = opened.program.methods[opened.method]
+    source = _source(opened)
     live = [dims_text(dims) for dims in live_dims(info.inputs, source.symbols)]
     inputs = [_tensor(spec, dims) for spec, dims in zip(info.inputs, live, strict=True)]
     if isinstance(source, MethodSource):
@@ -208,21 +208,21 @@ def _signature(
     return tuple(inputs), tuple(outputs)
 
 
-def _source(subject: Subject) -> Source:
+def _source(opened: OpenedFile) -> Source:
     """What says what varies, also of a method that has no parts."""
-    if subject.parts or subject.program is None:
-        return subject.parts[0].source
-    program = subject.program
-    return MethodSource(program, program.methods[subject.method], program.file.methods[subject.method])
+    if opened.parts or opened.program is None:
+        return opened.parts[0].source
+    program = opened.program
+    return MethodSource(program, program.methods[opened.method], program.file.methods[opened.method])
 
 
 def _tensor(spec: InputSpec, live: tuple[str, ...]) -> TensorReport:
     return TensorReport(printable(spec.name), spec.dtype, spec.dims, live)
 
 
-def _kind(subject: Subject | None, program: Program | None) -> tuple[str, dict[str, Any]]:
-    if subject is not None and subject.gguf is not None:
-        return f"GGUF model, {subject.gguf.architecture}", _gguf_metadata(subject.gguf)
+def _kind(opened: OpenedFile | None, program: Program | None) -> tuple[str, dict[str, Any]]:
+    if opened is not None and opened.gguf is not None:
+        return f"GGUF model, {opened.gguf.architecture}", _gguf_metadata(opened.gguf)
     assert program is not None
     return "ExecuTorch program", {name: _plain(value) for name, value in program.metadata.items()}
 

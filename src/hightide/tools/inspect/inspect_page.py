@@ -19,11 +19,11 @@ from hightide.graph.graph import OpCall, output_ids
 from hightide.graph.symbols import evaluate
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
-from hightide.planning.costs import cost_of, family_of
+from hightide.planning.costs import cost_of
 from hightide.planning.planner import Step
 from hightide.tools.inspect.file_report import Inspection
 from hightide.tools.inspect.formulas import Formula
-from hightide.tools.inspect.listing import Line, layers_of, list_graph
+from hightide.tools.inspect.listing import CallLine, layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import PlannedPart
 from hightide.tools.inspect.varying import Symbol
@@ -105,7 +105,7 @@ def _part(planned: PlannedPart, asked: Mapping[str, int] | None, kernels: _Kerne
     }
 
 
-def _node(planned: PlannedPart, call: OpCall, line: Line) -> dict[str, Any]:
+def _node(planned: PlannedPart, call: OpCall, line: CallLine) -> dict[str, Any]:
     op = REGISTRY[call.name]
     short = call.name.removesuffix(".default").rpartition("::")[2]
     for prefix in ("aten.", "et_vk.", "hightide."):
@@ -114,8 +114,8 @@ def _node(planned: PlannedPart, call: OpCall, line: Line) -> dict[str, Any]:
         "op": call.index,
         "name": call.name,
         "short": short,
-        "family": family_of(call.name),
-        "about": inspect.getdoc(type(op)) or "",
+        "family": REGISTRY[call.name].family,
+        "about": inspect.getdoc(op) or "",
         "view": call.index in planned.planner.aliases.views,
         "gives": list(output_ids(planned.graph, call)),
         "arguments": [[a.name, a.text, list(a.ids)] for a in line.arguments],

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hightide.planning.explain import HEAD, Explanation, Row
 from hightide.tools.inspect.file_report import Constant, FileReport, MethodReport, PartReport, TensorReport
-from hightide.tools.inspect.listing import Line, layers_of
+from hightide.tools.inspect.listing import CallLine, layers_of
 from hightide.tools.inspect.repeats import find_repeat
 from hightide.units import count, size
 
@@ -129,7 +129,7 @@ def _constants(constants: Sequence[Constant], every: bool) -> Table:
     return table
 
 
-def print_graph(console: Console, name: str, lines: Sequence[Line], checked: int, every: bool = False) -> None:
+def print_graph(console: Console, name: str, lines: Sequence[CallLine], checked: int, every: bool = False) -> None:
     """The op list of a part; layers that are alike are shown once."""
     levels = f"{checked} level{'s' if checked != 1 else ''}"
     console.print(Text(name, "bold cyan") + Text(f": {len(lines)} op calls; formulas checked at {levels}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,12 +17,10 @@ from hightide.graph.values import Dims
 from hightide.planning.levels import InputElements, InputSpec, MaxElements, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.pte.program import Method, MethodInfo, Program
+from hightide.runtime.session import Session
 from hightide.tools.inspect.formulas import Live
-from hightide.tools.inspect.method_trace import Shadow, Shadowed
+from hightide.tools.inspect.method_trace import MethodTrace, PartInputs
 from hightide.tools.inspect.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
-
-if TYPE_CHECKING:
-    from hightide.runtime.session import Session
 
 MAX_INDEX = 1 << 20  # an input that takes any number up to this is not one of indices
 
@@ -90,7 +88,7 @@ class MethodSource:
         self.program, self.file = program, file
         self.specs: Sequence[InputSpec] = info.inputs
         self._last: tuple[Any, dict[int, list[np.ndarray]]] | None = None
-        self._decided: dict[Any, dict[int, Shadow]] = {}  # by level
+        self._decided: dict[Any, dict[int, PartInputs]] = {}  # by level
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -149,15 +147,15 @@ class MethodSource:
         if key not in self._decided:
             dims, values = dims_at(self.specs, self.symbols, level), values_at(self.symbols, level)
             given = _random_inputs(self.specs, dims, values, self._limits, 0, None)
-            self._decided[key] = self._shadowed.shadows(given, dims, values)
+            self._decided[key] = self._trace.trace(given, dims, values)
         if part not in self._decided[key]:
             raise InputError(f"{self.file.name} does not come to its part {part} at this level")
-        shadow = self._decided[key][part]
-        return shadow.dims, shadow.env
+        given_to_part = self._decided[key][part]
+        return given_to_part.dims, given_to_part.env
 
     @cached_property
-    def _shadowed(self) -> Shadowed:
-        return Shadowed(self.file, self.specs, self.method.sessions)
+    def _trace(self) -> MethodTrace:
+        return MethodTrace(self.file, self.specs, self.method.sessions)
 
     def inputs(self, part: int, level: Mapping[str, int], seed: int, tokens: Sequence[int] | None) -> list[np.ndarray]:
         seen = self._seen(level, seed, tokens)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hightide.graph.graph import Graph, OpCall, output_ids, value_text
 from hightide.graph.values import ListValue, LiteralValue, TensorValue
 from hightide.tools.inspect.graph_trace import Formulas
-from hightide.tools.inspect.repeats import Repeat, find_repeat
+from hightide.tools.inspect.repeats import Repetition, find_repeat
 
 
 @dataclass(frozen=True)
-class Argument:
+class ArgumentText:
     """One argument of a call."""
 
     name: str  # as the op calls it
@@ -21,12 +21,12 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Line:
+class CallLine:
     """One op call."""
 
     op: int
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[ArgumentText, ...]
     gives: tuple[tuple[int, str, str], ...]  # (value id, dtype, live dims or formula of a SymInt)
 
     @property
@@ -38,22 +38,24 @@ class Line:
         return " ".join(f"%{id} {dtype}{text}" if dtype else f"%{id} = {text}" for id, dtype, text in self.gives)
 
 
-def list_graph(graph: Graph, formulas: Formulas, names: Sequence[str]) -> list[Line]:
+def list_graph(graph: Graph, formulas: Formulas, names: Sequence[str]) -> list[CallLine]:
     """The calls of a graph whose inputs have these names."""
     inputs = dict(zip(graph.inputs, names, strict=True))
     return [
-        Line(call.index, call.name, arguments_of(graph, call, inputs), _gives(graph, call, formulas))
+        CallLine(call.index, call.name, arguments_of(graph, call, inputs), _gives(graph, call, formulas))
         for call in graph.calls
     ]
 
 
-def layers_of(lines: Sequence[Line]) -> Repeat | None:
+def layers_of(lines: Sequence[CallLine]) -> Repetition | None:
     """The layers of a model: calls that repeat with the same ops and dims."""
     return find_repeat([(line.name, tuple((dtype, text) for _, dtype, text in line.gives)) for line in lines])
 
 
-def arguments_of(graph: Graph, call: OpCall, inputs: Mapping[int, str]) -> tuple[Argument, ...]:
-    return tuple(Argument(name, value_text(graph, id, inputs), _value_ids(graph, id)) for name, id in call.args.items())
+def arguments_of(graph: Graph, call: OpCall, inputs: Mapping[int, str]) -> tuple[ArgumentText, ...]:
+    return tuple(
+        ArgumentText(name, value_text(graph, id, inputs), _value_ids(graph, id)) for name, id in call.args.items()
+    )
 
 
 def _gives(graph: Graph, call: OpCall, formulas: Formulas) -> tuple[tuple[int, str, str], ...]:

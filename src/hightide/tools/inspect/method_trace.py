@@ -1,8 +1,8 @@
 """A run of a whole method in which dims and integers remember how they were made (`formulas.Live`).
 
-Arrays are computed as always, so that branches and everything that depends on data are what they are. Beside
-every value there is a shadow: its dims, or its number, with a formula. An op that cannot say its dims
-from shadows, or says others than the array has, leaves a plain number.
+Arrays are computed as always, so that branches and everything that depends on data are what they are. With every
+value goes its trace: its dims, or its number, with a formula. Where an op cannot give the dims of its outputs from
+traces, or gives others than the array has, plain numbers are left.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ ITEM = find_op("aten::_local_scalar_dense")
 
 
 @dataclass(frozen=True)
-class Shadow:
+class PartInputs:
     """What one part was given."""
 
     dims: list[Dims]
     env: Env
 
 
-class Shadowed(Interpreter):
+class MethodTrace(Interpreter):
     """Runs a method and keeps what its parts are given."""
 
     def __init__(self, method: MethodFile, specs: Sequence[InputSpec], sessions: Sequence[Session]) -> None:
         super().__init__(method, specs, sessions)
-        self._shadows: dict[int, Any] = {}  # value id -> dims or number
+        self._traces: dict[int, Any] = {}  # value id -> dims or number
         self._items: dict[tuple[int, int], int] = {}  # (value id, flat index) -> number in an input
-        self._parts: dict[int, Shadow] = {}
+        self._parts: dict[int, PartInputs] = {}
 
-    def shadows(
+    def trace(
         self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]
-    ) -> dict[int, Shadow]:
+    ) -> dict[int, PartInputs]:
         """What each part is given, by the number of its delegate, and what the method gives; state stays as it was."""
         self._parts = {}
         self._items = {(self.method.inputs[n], flat): value for (n, flat), value in values.items()}
-        self._shadows = {}
+        self._traces = {}
         for id, d in zip(self.method.inputs, dims, strict=True):
             number = self._items.get((id, 0))
-            self._shadows[id] = d if isinstance(self.method.values[id], TensorSpec) else number
+            self._traces[id] = d if isinstance(self.method.values[id], TensorSpec) else number
         outputs = self.run(given, lambda *_: None)
-        last = [self._shadows.get(id) for id in self.method.outputs]
+        last = [self._traces.get(id) for id in self.method.outputs]
         shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
-        return self._parts | {OUTPUTS: Shadow(shapes, {})}
+        return self._parts | {OUTPUTS: PartInputs(shapes, {})}
 
     def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
-        args = [self._shadow(id, values) for id in call.reads]
+        args = [self._traced(id, values) for id in call.reads]
         super()._run_kernel(op, call, values)
         ctx = Context(env={}, input_positions={}, scratch_limit=1 << 62)
         try:
@@ -73,7 +73,7 @@ class Shadowed(Interpreter):
                 bound = op.bound(named(op, args))
                 made = [bound.symint(ctx)] if isinstance(bound, SymIntOp) else bound.outputs(ctx)
             self._keep(call.writes, list(made), values)
-        # Shadows are not the arrays that an op expects, some are unknown: whatever it trips over, its dims stay plain.
+        # Traces are not the arrays that an op expects, and some are unknown: whatever it trips over, its dims stay plain.
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
             self._keep(call.writes, [], values)
 
@@ -81,16 +81,16 @@ class Shadowed(Interpreter):
         self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
     ) -> None:
         ids, count = session.graph.inputs, len(session.specs)
-        shadows = [self._shadow(id, values) for id in args[:count]]
-        dims = [s.dims if isinstance(s, Tensor) else () for s in shadows]
+        traces = [self._traced(id, values) for id in args[:count]]
+        dims = [s.dims if isinstance(s, Tensor) else () for s in traces]
         env: dict[Element, int] = _Elements([values[id] for id in args[:count]])
-        for n, (id, shadow) in enumerate(zip(args, shadows, strict=False)):
-            if isinstance(shadow, Tensor):
+        for n, (id, trace) in enumerate(zip(args, traces, strict=False)):
+            if isinstance(trace, Tensor):
                 env.update({Element(n, flat): v for (value, flat), v in self._items.items() if value == id})
             else:
-                env[Element(n, 0)] = shadow
+                env[Element(n, 0)] = trace
         number = next(n for n, s in enumerate(self.sessions) if s is session)
-        self._parts.setdefault(number, Shadow(dims, env))
+        self._parts.setdefault(number, PartInputs(dims, env))
         super()._run_delegate(session, args, values, observe)
         assert len(ids) == count
         plan = session.planner.plan(dims, env)
@@ -100,29 +100,29 @@ class Shadowed(Interpreter):
         ]
         self._keep(args[count:], outputs, values)
 
-    def _shadow(self, id: int, values: list[Any]) -> Any:
+    def _traced(self, id: int, values: list[Any]) -> Any:
         """An argument as an op's `outputs` takes it."""
         spec = self.method.values[id]
         if isinstance(spec, ValueListSpec):
-            return tuple(None if item == -1 else self._shadow(item, values) for item in spec.items)
+            return tuple(None if item == -1 else self._traced(item, values) for item in spec.items)
         if isinstance(spec, TensorSpec):
-            dims = self._shadows.get(id)
+            dims = self._traces.get(id)
             actual = np.shape(values[id])
             tensor = TensorValue(id, spec.dims, spec.dtype, spec.dtype)
             return Tensor(tensor, dims if dims == actual else actual)
-        number = self._shadows.get(id)
+        number = self._traces.get(id)
         return number if number is not None and number == values[id] else values[id]
 
     def _keep(self, ids: Sequence[int], made: Sequence[Any], values: list[Any]) -> None:
-        """Shadows that agree with what was computed; others are forgotten."""
+        """Traces that agree with what was computed; others are forgotten."""
         for n, id in enumerate(ids):
-            shadow = made[n] if n < len(made) else None
+            trace = made[n] if n < len(made) else None
             value = values[id]
             actual = np.shape(value) if isinstance(self.method.values[id], TensorSpec) else value
-            if shadow is not None and shadow == actual:
-                self._shadows[id] = shadow
+            if trace is not None and trace == actual:
+                self._traces[id] = trace
             else:
-                self._shadows.pop(id, None)
+                self._traces.pop(id, None)
 
 
 class _Elements(dict[Element, int]):

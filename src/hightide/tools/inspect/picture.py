@@ -13,7 +13,7 @@ from typing import Any
 from hightide.errors import HightideError
 from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import TensorValue
-from hightide.tools.inspect.repeats import Repeat
+from hightide.tools.inspect.repeats import Repetition
 
 Point = tuple[float, int]  # (place in the layer, layer)
 
@@ -47,7 +47,7 @@ class Picture:
     labels: dict[str, str] = field(default_factory=dict)  # of groups
 
 
-def draw(graph: Graph, names: Mapping[int, str], repeat: Repeat | None) -> Picture:
+def draw(graph: Graph, names: Mapping[int, str], repeat: Repetition | None) -> Picture:
     """The picture of the tensors' way through a graph; SymInts and constants are not in it."""
     flows = list(_flows(graph))
     nodes = dict.fromkeys([f"i{id}" for id in names], -1)
@@ -100,7 +100,7 @@ def _makes_tensors(graph: Graph, last: int) -> bool:
     return isinstance(first, TensorValue)
 
 
-def _group(repeat: Repeat | None, index: int) -> str | None:
+def _group(repeat: Repetition | None, index: int) -> str | None:
     layer = None if repeat is None or index < 0 else repeat.layer(index)
     return None if layer is None else f"g{layer}"
 

@@ -14,9 +14,9 @@ from hightide.graph.symbols import Env
 from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
 from hightide.planning.planner import Plan, Planner
-from hightide.runtime.routes import choices_for
+from hightide.runtime.device_routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
-from hightide.tools.inspect.session_memory import Memory, memory_of
+from hightide.tools.inspect.memory_report import Memory, memory_of
 from hightide.tools.opened_file import Part
 from hightide.traits import Traits
 

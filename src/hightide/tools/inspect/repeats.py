@@ -14,7 +14,7 @@ NEARLY = 0.9  # of the longest repetition: a shorter pattern is preferred
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repetition:
     """`count` times `period` items, from `start` on."""
 
     start: int
@@ -30,16 +30,16 @@ class Repeat:
         return (index - self.start) // self.period if self.start <= index < self.end else None
 
 
-def find_repeat(items: Sequence[Hashable]) -> Repeat | None:
+def find_repeat(items: Sequence[Hashable]) -> Repetition | None:
     """The repetition that covers most of the list."""
     known: dict[Hashable, int] = {}
     keys = np.array([known.setdefault(item, len(known)) for item in items], np.int64)
-    found: list[Repeat] = []
+    found: list[Repetition] = []
     for period in range(LEAST_PERIOD, len(keys) // LEAST + 1):
         start, length = _longest_run(keys[period:] == keys[:-period])
         count = length // period + 1
         if count >= LEAST:
-            found.append(Repeat(start, period, count))
+            found.append(Repetition(start, period, count))
     found = [r for r in found if r.period * r.count >= COVERED * len(keys)]
     most = max((r.period * r.count for r in found), default=0)
     return next((r for r in found if r.period * r.count >= NEARLY * most), None)

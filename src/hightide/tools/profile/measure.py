@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
-from hightide.gpu.device import debugging
 from hightide.gpu.limits import Limits, measure_limits
 from hightide.gpu.timestamps import Span, TimedRecorder, Timing, finest_timing
 from hightide.graph.graph import output_ids
-from hightide.graph.symbols import Env, evaluate
-from hightide.graph.values import Dims
-from hightide.planning.costs import cost_of, family_of
-from hightide.planning.levels import Levels
-from hightide.planning.planner import Plan
-from hightide.runtime.gpu_session import GpuSession, ReadyPlan
-from hightide.tools.opened_file import Subject, open_subject
-from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Plain, Profile, Run
+from hightide.graph.symbols import evaluate
+from hightide.planning.costs import cost_of
+from hightide.runtime.debug_checks import debugging
+from hightide.runtime.gpu_session import GpuSession
+from hightide.tools.opened_file import OpenedFile, open_file
+from hightide.tools.profile.profile_data import Dispatched, LevelProfile, TimedRun, UntimedRun
+from hightide.tools.profile.profile_result import Profile
 from hightide.wgsl.grid import fold
 
 RUNS = 5
@@ -56,12 +54,9 @@ def profile(
 
 
 def profile_file(
-    path: str | os.PathLike[str],
+    file: OpenedFile | str | os.PathLike[str],
     at: Sequence[Mapping[str, int]] = (),
     *,
-    method: str = "forward",
-    device: str | int | None = None,
-    context: int | None = None,
     runs: int = RUNS,
     choices: Mapping[str, str] | None = None,
     timing: Timing | None = None,
@@ -70,38 +65,41 @@ def profile_file(
 ) -> Profile:
     """Profile a `.pte` or GGUF file at these levels; without any, at a prefill and a decode step.
 
-    Of a method of several parts every part is run at the level, and their times are summed; what the method
-    does between them on the host is not counted. `progress` is told what begins, and how far it is.
+    For another method, device or context than the usual one, open the file with `open_file` first. If a method has
+    several parts, each is run at the level, and their times are added up; what the method does between them on the host
+    is not counted. `choices` forces routes. `progress` is told what begins, and how far it is.
     """
-    subject = open_subject(path, method=method, device=device, context=context)
-    if not subject.parts:
-        raise UnsupportedError(f"{subject.path.name}: method {method} has no delegate; there is nothing to profile")
-    levels = _levels(subject, at)  # what cannot be run is refused before anything is built
+    opened = file if isinstance(file, OpenedFile) else open_file(file)
+    if not opened.parts:
+        raise UnsupportedError(
+            f"{opened.path.name}: method {opened.method} has no delegate; there is nothing to profile"
+        )
+    levels = _levels(opened, at)  # what cannot be run is refused before anything is built
     progress("building")
-    sessions = [_session(part.session(choices=choices)) for part in subject.parts]
+    sessions = [_session(part.session(choices=choices)) for part in opened.parts]
     adapter = sessions[0].device
     progress("measuring the adapter's limits")
     limits = measure_limits(adapter, fresh=fresh_limits)
-    want = (1,) if subject.gguf is not None else None  # chat brings back ids, not logits
+    want = (1,) if opened.gguf is not None else None  # chat brings back ids, not logits
     profiles = []
     for level, inputs in levels:
-        works = [_Work(p.name, s, given, want) for p, s, given in zip(subject.parts, sessions, inputs, strict=True)]
+        works = [_Work(p.name, s, given, want) for p, s, given in zip(opened.parts, sessions, inputs, strict=True)]
         tell = progress(" ".join(f"{name}={value}" for name, value in level.items()) or "running")
         profiles.append(_level(works, level, runs, limits, timing, tell))
     used = finest_timing(adapter) if timing is None else timing
-    parts = tuple(part.name for part in subject.parts)
+    parts = tuple(part.name for part in opened.parts)
     return Profile(
-        subject.path.name, adapter.adapter.name, adapter.adapter.driver, used, limits, tuple(profiles), parts, _load()
+        opened.path.name, adapter.adapter.name, adapter.adapter.driver, used, limits, tuple(profiles), parts, _load()
     )
 
 
-def _levels(subject: Subject, at: Sequence[Mapping[str, int]]) -> list[tuple[dict[str, int], list[list[np.ndarray]]]]:
-    """Each level, whole, with the inputs of every part."""
+def _levels(opened: OpenedFile, at: Sequence[Mapping[str, int]]) -> list[tuple[dict[str, int], list[list[np.ndarray]]]]:
+    """Each level, with nothing left out, and the inputs of every part."""
     levels = []
-    for n, asked in enumerate(at or default_levels(subject.parts[0].symbols)):
+    for n, asked in enumerate(at or default_levels(opened.parts[0].symbols)):
         try:
-            level = {name: value for part in subject.parts for name, value in part.level(asked).items()}
-            levels.append((level, [part.inputs_at(asked) for part in subject.parts]))
+            level = {name: value for part in opened.parts for name, value in part.level(asked).items()}
+            levels.append((level, [part.inputs_at(asked) for part in opened.parts]))
         except InputError:
             if at or n == 0:  # what nobody asked for is left out where the program does not take it
                 raise
@@ -142,14 +140,13 @@ def _level(
 ) -> LevelProfile:
     if runs < 1:
         raise InputError(f"a profile takes at least one run, not {runs}")
-    recorders = [
-        TimedRecorder(w.session.device, w.session._recorder.readbacks[0].size, w.session._params, timing) for w in works
-    ]
-    untimed: list[Plain] = []
-    timed: list[Run] = []
+    timers = [work.session.timer(timing) for work in works]
+    untimed: list[UntimedRun] = []
+    timed: list[TimedRun] = []
     with ExitStack() as stack:
-        for work in works:
-            stack.enter_context(_kept_state(work.session))
+        for work, timer in zip(works, timers, strict=True):
+            stack.callback(timer.close)
+            stack.enter_context(work.session.memory.state_kept())
         begin = time.perf_counter()
         for work in works:
             work.run()
@@ -157,9 +154,9 @@ def _level(
         for n in range(-WARM_UP, runs):
             for measured in (False, True) if n % 2 else (True, False):  # each as often behind the other
                 if measured:
-                    timed.append(_timed(works, recorders))
+                    timed.append(_timed(works, timers))
                 else:
-                    untimed.append(_untimed(works, recorders))
+                    untimed.append(_untimed(works, timers))
             if tell is not None:
                 tell(max(0, n + 1), runs)
     timed, untimed = timed[WARM_UP:], untimed[WARM_UP:]
@@ -167,74 +164,33 @@ def _level(
     return LevelProfile(dict(at), _dispatched(works, timed), tuple(timed), tuple(untimed), first, limits, software)
 
 
-@contextmanager
-def _kept_state(session: GpuSession) -> Iterator[None]:
-    """KV caches and other state are afterwards what they were."""
-    if not session.planner.aliases.state:
-        yield
-        return
-    had = bool(session._backup)
-    state = session.snapshot()
-    try:
-        yield
-    finally:
-        session.restore(state)
-        if not had:
-            session._backup = {}  # the memory of the copy goes
-
-
-def _untimed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Plain:
-    for recorder in recorders:
-        recorder.prepare()  # as before a timed run, so that both begin alike
+def _untimed(works: Sequence[_Work], timers: Sequence[TimedRecorder]) -> UntimedRun:
+    for timer in timers:
+        timer.prepare()  # as before a timed run, so that both begin alike
     begin, cpu = time.perf_counter_ns(), time.process_time()
     for work in works:
         work.run()
-    return Plain(begin, time.perf_counter_ns(), time.process_time() - cpu)
+    return UntimedRun(begin, time.perf_counter_ns(), time.process_time() - cpu)
 
 
-def _timed(works: Sequence[_Work], recorders: Sequence[TimedRecorder]) -> Run:
+def _timed(works: Sequence[_Work], timers: Sequence[TimedRecorder]) -> TimedRun:
     """One run of all parts with their dispatches timed; between parts, nothing counts."""
     spans: list[Span] = []
     dispatches: list[tuple[int, int]] = []
     first = last = 0
     error = cpu = 0.0
-    for work, recorder in zip(works, recorders, strict=True):
-        recorder.prepare()
-        with _recording_with(work.session, recorder):
+    for work, timer in zip(works, timers, strict=True):
+        timer.prepare()
+        with work.session.timed(timer):
             begin, started = time.perf_counter_ns(), time.process_time()
             work.run()
             end, cpu = time.perf_counter_ns(), cpu + time.process_time() - started
-        times = recorder.times()
+        times = timer.times()
         shift = (begin - last) if last else 0  # the parts follow each other as if nothing were between them
-        spans += [Span(s.name, s.begin - shift, s.end - shift) for s in _with_checks(recorder.spans, begin)]
+        spans += [Span(s.name, s.begin - shift, s.end - shift) for s in _with_checks(timer.spans, begin)]
         dispatches += zip((times.begin - shift).tolist(), (times.end - shift).tolist(), strict=True)
         first, last, error = first or begin, end - shift, max(error, times.error)
-    return Run(first, last, cpu, tuple(spans), tuple(dispatches), error)
-
-
-@contextmanager
-def _recording_with(session: GpuSession, recorder: TimedRecorder) -> Iterator[None]:
-    """The session runs through `recorder`, and finding its plans is a span."""
-    usual, levels = session._recorder, session.levels
-    usual.forget()
-    session._recorder = recorder
-    session.levels = _TimedLevels(levels, recorder)
-    try:
-        yield
-    finally:
-        session._recorder, session.levels = usual, levels
-
-
-class _TimedLevels(Levels[ReadyPlan]):
-    """The levels of a session, with the time to find one noted."""
-
-    def __init__(self, levels: Levels[ReadyPlan], recorder: TimedRecorder) -> None:
-        self.__dict__ = levels.__dict__  # one and the same but for `find`
-        self._recorder = recorder
-
-    def find(self, dims: tuple[Dims, ...], env: Env, prepare: Callable[[Plan], ReadyPlan]) -> ReadyPlan:
-        with self._recorder.span("plan"):
-            return super().find(dims, env, prepare)
+    return TimedRun(first, last, cpu, tuple(spans), tuple(dispatches), error)
 
 
 def _with_checks(spans: Sequence[Span], begin: int) -> list[Span]:
@@ -249,7 +205,7 @@ def _with_checks(spans: Sequence[Span], begin: int) -> list[Span]:
     return sorted((*ordered, *checks), key=lambda span: span.begin)
 
 
-def _dispatched(works: Sequence[_Work], timed: Sequence[Run]) -> tuple[Dispatched, ...]:
+def _dispatched(works: Sequence[_Work], timed: Sequence[TimedRun]) -> tuple[Dispatched, ...]:
     """The dispatches of the parts, in order, with their times over the runs."""
     durations = np.array([[end - begin for begin, end in run.dispatches] for run in timed], np.float64) / 1e9
     found: list[Dispatched] = []
@@ -263,7 +219,7 @@ def _dispatched(works: Sequence[_Work], timed: Sequence[Run]) -> tuple[Dispatche
                     part=work.name,
                     index=step.call.index,
                     op=step.call.name,
-                    family=family_of(step.call.name),
+                    family=step.op.family,
                     route=step.dispatch.kernel.name,
                     dims=tuple(plan.dims[id] for id in output_ids(graph, step.call) if id in plan.dims),
                     grid=fold(max(0, evaluate(step.dispatch.groups, env))),

@@ -11,7 +11,7 @@ from typing import Any
 from hightide.gpu.limits import Kind, Limits
 from hightide.gpu.timestamps import Span, Timing
 from hightide.graph.values import Dims
-from hightide.planning.costs import Cost
+from hightide.ops.cost import Cost
 
 HOST_SPANS = ("check", "plan", "write", "encode", "submit", "wait", "read")  # of a step, in order
 
@@ -61,7 +61,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plain:
+class UntimedRun:
     """A step without any measuring inside it, on the host's clock (ns)."""
 
     begin: int
@@ -74,7 +74,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Run(Plain):
+class TimedRun(UntimedRun):
     """One timed run: what the host did, when each dispatch began and ended."""
 
     spans: tuple[Span, ...]
@@ -88,8 +88,8 @@ class LevelProfile:
 
     at: Mapping[str, int]
     dispatches: tuple[Dispatched, ...]
-    runs: tuple[Run, ...]
-    untimed: tuple[Plain, ...]  # the same steps without any measuring, in between
+    runs: tuple[TimedRun, ...]
+    untimed: tuple[UntimedRun, ...]  # the same steps without any measuring, in between
     first: float  # seconds of the first run, which is not counted: planning, compiling
     limits: Limits
     software: bool  # the adapter computes on the CPU: CPU time says what a step costs, however busy the machine
@@ -128,7 +128,7 @@ class LevelProfile:
 
     @cached_property
     def total(self) -> Group:
-        return self._group("all", "", "", self.dispatches)
+        return self.group("all", "", "", self.dispatches)
 
     def by_op(self) -> list[Group]:
         """The slowest first."""
@@ -142,10 +142,11 @@ class LevelProfile:
         found: dict[tuple[str, str], list[Dispatched]] = {}
         for dispatched in self.dispatches:
             found.setdefault(key(dispatched), []).append(dispatched)
-        groups = [self._group(name, route, d[0].family, d) for (name, route), d in found.items()]
+        groups = [self.group(name, route, d[0].family, d) for (name, route), d in found.items()]
         return sorted(groups, key=lambda group: -group.seconds)
 
-    def _group(self, name: str, route: str, family: str, dispatches: Iterable[Dispatched]) -> Group:
+    def group(self, name: str, route: str, family: str, dispatches: Iterable[Dispatched]) -> Group:
+        """Dispatches of this level taken together."""
         least: dict[Kind, float] = {"memory": 0.0, "arithmetic": 0.0, "dispatch": 0.0}
         calls, seconds, cost = 0, 0.0, Cost()
         for d in dispatches:
@@ -155,11 +156,11 @@ class LevelProfile:
         return Group(name, route, family, calls, seconds, cost, sum(least.values()), binding)
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A program's levels on one adapter. Prints as tables, and shows itself in notebooks."""
+@dataclass(frozen=True, repr=False)
+class ProfileData:
+    """A program's levels on one adapter."""
 
-    subject: str
+    subject: str  # the file, or the inputs, that were measured
     adapter: str
     driver: str
     timing: Timing
@@ -167,28 +168,6 @@ class Profile:
     levels: tuple[LevelProfile, ...]
     parts: tuple[str, ...] = ()
     load: float | None = None  # of the machine meanwhile: processes that wanted to run, per core
-
-    def __repr__(self) -> str:
-        from hightide.tools.profile.profile_tables import as_text
-
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        from hightide.tools.profile.profile_page import fragment
-
-        return fragment(self)
-
-    def trace(self) -> dict[str, Any]:
-        """A trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        from hightide.tools.profile.trace import trace
-
-        return trace(self)
-
-    def html(self) -> str:
-        """One page with plots, which needs no network."""
-        from hightide.tools.profile.profile_page import page
-
-        return page(self)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from hightide.tools.profile.profile_data import LevelProfile, Profile
+from hightide.tools.profile.profile_data import LevelProfile, ProfileData
 from hightide.tools.profile.profile_tables import (
     busy_text,
     duration,
@@ -22,7 +22,7 @@ from hightide.tools.profile.profile_tables import (
 )
 
 
-def page(profile: Profile) -> str:
+def page(profile: ProfileData) -> str:
     """The whole page: its script and its data are in it."""
     folder = resources.files("hightide.tools.profile")
     data = {
@@ -46,7 +46,7 @@ def page(profile: Profile) -> str:
     )
 
 
-def fragment(profile: Profile) -> str:
+def fragment(profile: ProfileData) -> str:
     """Tables with bars, without a script: notebooks may not run any."""
     parts = [
         f"<p><b>{html.escape(profile.subject)}</b> on {html.escape(where_text(profile))}; "

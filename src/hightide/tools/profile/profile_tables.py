@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from hightide.tools.profile.profile_data import Group, LevelProfile, Profile
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+from hightide.tools.profile.profile_data import Group, LevelProfile, ProfileData
 
 # Columns after the first, with the narrowest window that shows them.
 COLUMNS = (("time", 0), ("share", 0), ("calls", 64), ("GB/s", 76), ("GFLOP/s", 88), ("of limit", 48))
@@ -19,19 +18,15 @@ BUSY = 1.5  # processes per core that want to run
 SMALL = 0.0005  # ops with less than this share of the time are put together
 
 
-def as_text(profile: Profile, width: int = PLAIN_WIDTH) -> str:
+def as_text(profile: ProfileData, width: int = PLAIN_WIDTH) -> str:
     """Without colour."""
-    from rich.console import Console
-
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
     print_profile(profile, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip()
 
 
-def print_profile(profile: Profile, console: Console) -> None:
-    from rich.text import Text
-
+def print_profile(profile: ProfileData, console: Console) -> None:
     parts = f", {len(profile.parts)} parts" if len(profile.parts) > 1 else ""
     console.print(Text.assemble((profile.subject, "bold"), f"{parts} on {where_text(profile)}"))
     console.print(Text(f"timed by {profile.timing.value}", style="dim"))
@@ -44,11 +39,11 @@ def print_profile(profile: Profile, console: Console) -> None:
             console.print(line)
 
 
-def where_text(profile: Profile) -> str:
+def where_text(profile: ProfileData) -> str:
     return ", ".join(filter(None, (profile.adapter, profile.driver)))  # some drivers have no name
 
 
-def limits_text(profile: Profile) -> str:
+def limits_text(profile: ProfileData) -> str:
     limits = profile.limits
     return (
         f"reads {limits.read_gb_s:.3g} GB/s, copies {limits.copy_gb_s:.3g} GB/s, {limits.fma_gflop_s:.3g} GFLOP/s, "
@@ -56,7 +51,7 @@ def limits_text(profile: Profile) -> str:
     )
 
 
-def busy_text(profile: Profile) -> str:
+def busy_text(profile: ProfileData) -> str:
     if profile.load is None or profile.load < BUSY:
         return ""
     return f"the machine was busy ({profile.load:.1f} processes per core): times are longer than alone, more runs help"
@@ -107,8 +102,6 @@ def duration(seconds: float) -> str:
 
 
 def _level(level: LevelProfile, width: int) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     yield Text.assemble((level.name, "bold"), ": ", finding_text(level))
     if level.dispatches:
         yield _table(level, width)
@@ -117,8 +110,6 @@ def _level(level: LevelProfile, width: int) -> Iterator[RenderableType]:
 
 
 def _table(level: LevelProfile, width: int) -> Table:
-    from rich.table import Table
-
     unit, size = ("ms", 1e-3) if level.gpu_seconds >= 1e-3 else ("µs", 1e-6)
     shown = [name for name, least in COLUMNS if width >= least]
     rows: list[tuple[str, list[str], str]] = []
@@ -149,7 +140,7 @@ def _table(level: LevelProfile, width: int) -> Table:
     small = [d for d in level.by_op() if d.seconds < SMALL * level.gpu_seconds]
     if small:
         names = {group.name for group in small}
-        rest = level._group("", "", "", (d for d in level.dispatches if d.op in names))
+        rest = level.group("", "", "", (d for d in level.dispatches if d.op in names))
         add(f"{len(small)} more op{'s' if len(small) > 1 else ''}", rest, style="dim")
     add("all", level.total, style="bold")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

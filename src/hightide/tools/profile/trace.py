@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hightide.tools.profile.profile_data import Dispatched, LevelProfile, Profile
+from hightide.tools.profile.profile_data import Dispatched, LevelProfile, ProfileData
 from hightide.tools.profile.profile_tables import short
 
 HOST, GPU = 1, 2  # process ids of the tracks
 
 
-def trace(profile: Profile) -> dict[str, Any]:
+def trace(profile: ProfileData) -> dict[str, Any]:
     """The Trace Event Format: an object whose `traceEvents` are complete events, in microseconds."""
     starts = [step.begin for level in profile.levels for step in (*level.untimed, *level.runs)]
     zero = min(starts, default=0)

@@ -17,11 +17,11 @@ import numpy as np
 from hightide.errors import HightideError
 from hightide.gpu import measurements
 from hightide.gpu.device import Adapter, Device
-from hightide.gpu.measurements import TUNED
 from hightide.graph.graph import Graph
 from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Planner
+from hightide.runtime.device_routes import TUNED, forcing
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.tune.workloads import Workload, workloads
 
@@ -146,11 +146,10 @@ def known(adapter: Adapter) -> list[Verdict]:
 
 
 def keep(device: Device, verdicts: Sequence[Verdict]) -> None:
-    """Sessions on this device, now and in later processes, take what was chosen."""
+    """Sessions on this device that are built from now on, in later processes too, take what was chosen."""
     chosen = {verdict.choice: verdict.chosen for verdict in verdicts}
     entry = {"chosen": chosen, "verdicts": [asdict(verdict) for verdict in verdicts]}
     measurements.save(TUNED, {**measurements.load(TUNED), measurements.adapter_key(device.adapter): entry})
-    device.tuned = chosen
 
 
 def forget(adapter: Adapter) -> bool:
@@ -167,7 +166,7 @@ def _dispatches(
 ) -> list[tuple[object, ...]] | None:
     """What the workload's run dispatches with an option; None if it cannot."""
     try:
-        planner = Planner(graph, choices=Choices(now.traits, {**now.chosen, name: option}))
+        planner = forcing(Planner(graph, choices=now), {name: option})
         plan = planner.plan([a.shape for a in inputs], InputElements(list(inputs), graph_inputs(graph, None, None)))
     except HightideError:
         return None

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from hightide.graph.graph import OpCall, output_ids
-from hightide.ops.contract import Op
-from hightide.planning.planner import Plan
-from hightide.runtime.session import Session
+from hightide.planning.planner import Plan, Planner
+from hightide.runtime.reference_walker import ReferenceWalker
 from hightide.tools.verify.compare import Errors, compare, row_difference
-from hightide.tools.verify.oracle import Oracle
 from hightide.tools.verify.single_op import Written
 from hightide.tools.verify.tolerances import FEW_TIMES
 
@@ -22,11 +20,10 @@ NOISE = 2.0**-23  # relative: the last bit of a float32
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckedCall:
     """One call at one level, with what it reads and what it should have written."""
 
     call: OpCall
-    op: type[Op]
     plan: Plan
     before: Mapping[int, Any]  # arrays and SymInts, by value, as they were before the call
     expected: Mapping[int, np.ndarray]  # outputs, and state that it writes in place
@@ -48,11 +45,11 @@ class Judged:
 class Judge:
     """Compares, and knows when float32 itself cannot do better."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
 
-    def judge(self, case: Case, got: Mapping[int, Written], tolerance: float) -> Judged:
-        outputs = output_ids(self.session.graph, case.call)
+    def judge(self, case: CheckedCall, got: Mapping[int, Written], tolerance: float) -> Judged:
+        outputs = output_ids(self.planner.graph, case.call)
         worst = Judged(None, "", "")
         for id, want in case.expected.items():
             what = f"state {id}" if id not in outputs else "its output" if len(outputs) == 1 else f"output {id}"
@@ -66,36 +63,30 @@ class Judge:
                 worst = Judged(errors, what, "")
         return worst
 
-    def _allowed(self, case: Case, id: int, want: np.ndarray) -> np.ndarray:
+    def _allowed(self, case: CheckedCall, id: int, want: np.ndarray) -> np.ndarray:
         """What the op may be off by, since float32 is, or since its inputs' last bits decide it."""
         rng = np.random.default_rng(0)
-        runs = [self._single.judge(case.call, case.op, case.plan, case.before)[id]]
+        runs = [self._single.evaluate(case.call, case.plan, case.before)[id]]
         for noise in (lambda n: np.full(n, 1.0), lambda n: np.full(n, -1.0), rng.standard_normal):
             moved = {
                 key: value * (1 + NOISE * noise(value.shape)) if is_float(value) else value
                 for key, value in case.before.items()
             }
-            runs.append(self._unrounded.judge(case.call, case.op, case.plan, moved)[id])
-        for oracle in (self._single, self._unrounded):
-            oracle.forget_weights()
+            runs.append(self._unrounded.evaluate(case.call, case.plan, moved)[id])
+        for reference in (self._single, self._unrounded):
+            reference.forget_weights()
         if want.dtype.kind != "f":
             return np.max([np.abs(run.astype(np.float64) - want) for run in runs], axis=0)
         return FEW_TIMES * np.max([row_difference(run, want) for run in runs], axis=0)
 
     @cached_property
-    def _single(self) -> Oracle:
-        return Oracle(self.session, "float32")
+    def _single(self) -> ReferenceWalker:
+        return ReferenceWalker(self.planner, "float32")
 
     @cached_property
-    def _unrounded(self) -> Oracle:
-        return _Unrounded(self.session)
-
-
-class _Unrounded(Oracle):
-    """Takes inputs that are between two float32s."""
-
-    def _as_held(self, id: int, array: np.ndarray) -> np.ndarray:
-        return array.astype(self.dtype) if array.dtype.kind == "f" else array
+    def _unrounded(self) -> ReferenceWalker:
+        """Takes inputs that are between two float32s."""
+        return ReferenceWalker(self.planner, rounded=False)
 
 
 def is_float(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from hightide.errors import HightideError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
-from hightide.ops.choices import CHOICES, Choices
+from hightide.ops.choices import CHOICES
 from hightide.ops.contract import Dispatch
 from hightide.planning.planner import Plan
+from hightide.runtime.device_routes import forcing
 from hightide.runtime.gpu_session import GpuSession
 
 
@@ -36,15 +36,13 @@ def other_routes(
     """
     known = {_signature(dispatches) for dispatches in taken.values()}
     found: dict[int, list[Route]] = {}
-    chosen = session.planner.choices
+    traits = session.planner.choices.traits
     for choice in CHOICES.values():
         for option in choice.options:
-            if not choice.possible(chosen.traits, option):
+            if not choice.possible(traits, option):
                 continue
-            planner = copy.copy(session.planner)
-            planner.choices = Choices(chosen.traits, {**chosen.chosen, choice.name: option})
             try:
-                plan = planner.plan(dims, env)
+                plan = forcing(session.planner, {choice.name: option}).plan(dims, env)
             except HightideError:  # an option that this shape does not allow
                 continue
             calls: dict[int, list[Dispatch]] = {}

@@ -15,14 +15,14 @@ from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.inspect.level_sources import GraphSource
 from hightide.tools.opened_file import Part
 from hightide.tools.verify.compare import Errors, compare
+from hightide.tools.verify.full_run import check_full_run
 from hightide.tools.verify.results import LevelResult
 from hightide.tools.verify.tolerances import chained_tolerance
 from hightide.tools.verify.walk import ReadsPoison, Walker
-from hightide.tools.verify.whole_level import check_whole
 
 
 @dataclass(frozen=True)
-class Settings:
+class VerifySettings:
     seed: int = 0
     tolerance: float | None = None  # of an op's own error; None: by its kind
     output_tolerance: float | None = None  # of the outputs of a whole run
@@ -34,7 +34,7 @@ class Settings:
 class PartVerifier:
     """One part on one device, at any level."""
 
-    def __init__(self, part: Part, session: GpuSession, settings: Settings) -> None:
+    def __init__(self, part: Part, session: GpuSession, settings: VerifySettings) -> None:
         self.part, self.session, self.settings = part, session, settings
         self.walker = Walker(session, settings.tolerance, settings.routes)
         self.outputs: list[np.ndarray] | None = None  # of the last level's run as a whole
@@ -59,7 +59,7 @@ class PartVerifier:
         tolerance = self.settings.output_tolerance
         if tolerance is None:
             tolerance = chained_tolerance(self.session.graph)
-        whole, problems = check_whole(self.walker, given, state, chain, self.settings.repeats)
+        whole, problems = check_full_run(self.walker, given, state, chain, self.settings.repeats)
         self.outputs = None if whole is None else whole[0]
         outputs: list[Errors] = []
         if whole is not None:

@@ -78,7 +78,7 @@ class LevelResult:
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """A file, verified."""
 
     file: str

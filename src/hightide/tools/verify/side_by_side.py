@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from hightide.gpu.recording import Watch
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.values import TensorValue
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Session
-from hightide.runtime.words import from_words
 from hightide.tools.verify.compare import Errors, compare
 
 TOLERANCE = 1e-3  # of the range of a row, unless one is given
@@ -67,12 +67,10 @@ def compare_runs(
     """Both at one level, each from the state that it is in."""
     also = given if given_other is None else given_other
     note = difference_of_form(one.graph, other.graph)
-    watched = isinstance(one, GpuSession) and isinstance(other, GpuSession) and not note
-    if watched:
-        assert isinstance(one, GpuSession) and isinstance(other, GpuSession)
-        seen = Recording(one, given)
+    if isinstance(one, GpuSession) and isinstance(other, GpuSession) and not note:
+        seen = OpOutputs(one, given)
         wanted = one.collect(one.launch(given, watch=seen))
-        beside = Recording(other, also)
+        beside = OpOutputs(other, also)
         got = other.collect(other.launch(also, watch=beside))
         ops = tuple(_pair(call, seen, beside, tolerance) for call in one.graph.calls if call.index in seen.arrays)
     else:
@@ -93,31 +91,20 @@ def difference_of_form(one: Graph, other: Graph) -> str:
     return ""
 
 
-class Recording:
+class OpOutputs(Watch):
     """Keeps what every op of a run gives."""
 
     def __init__(self, session: GpuSession, given: Sequence[Any]) -> None:
         self.session = session
+        self.plan = session.level(given)[1]
         self.arrays: dict[int, list[np.ndarray]] = {}  # by call
-        _, self.plan, _ = session.level(given)
-
-    def before(self, call: OpCall) -> None:
-        pass
-
-    def failed(self) -> None:
-        pass
 
     def after(self, call: OpCall) -> None:
-        arrays = []
-        for id in output_ids(self.session.graph, call):
-            value = self.session.graph.values[id]
-            assert isinstance(value, TensorValue)
-            data = self.session.device.read(self.session._tensor_buffer(id))
-            arrays.append(from_words(data, value.dtype, self.plan.dims[id]).copy())
-        self.arrays[call.index] = arrays
+        ids = output_ids(self.session.graph, call)
+        self.arrays[call.index] = [self.session.memory.read(id, self.plan.dims[id]) for id in ids]
 
 
-def _pair(call: OpCall, one: Recording, other: Recording, tolerance: float) -> PairedOp:
+def _pair(call: OpCall, one: OpOutputs, other: OpOutputs, tolerance: float) -> PairedOp:
     found = [
         _compare(b, a, tolerance)
         for a, b in zip(one.arrays[call.index], other.arrays.get(call.index, one.arrays[call.index]), strict=True)

@@ -7,27 +7,28 @@ writes where it must not leaves a trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from hightide.gpu.device import raising
+from hightide.gpu.checked import run_checked
 from hightide.gpu.params import Params
-from hightide.gpu.pipelines import BindGroup, Pipeline, pipelines
+from hightide.gpu.pipelines import pipelines
+from hightide.gpu.recording import Command
 from hightide.graph.graph import OpCall, input_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
-from hightide.ops.contract import Binding, Dispatch, Scratch, Tensor
-from hightide.planning.levels import live_symint
+from hightide.ops.kernel import Dispatch, Scratch, Tensor
 from hightide.planning.memory import gpu_bytes
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.ready_plans import shader_of
+from hightide.runtime.symint_buffer import SymIntBuffer
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
 from hightide.wgsl.grid import fold
-from hightide.wgsl.shader import SYMINT_SLOTS
 
 GUARD = 4096  # bytes behind a tensor: an index past its max dims lands here
 PARAMS_BLOCKS = 1024  # the most dispatches of one call
@@ -35,7 +36,7 @@ PARAMS_BLOCKS = 1024  # the most dispatches of one call
 BEYOND = 0x7FC17FC1  # another NaN, behind what is read: if it is moved behind what is written, that shows too
 
 Fill: TypeAlias = Literal["poison", "zeros"]
-_Command: TypeAlias = tuple[Pipeline, BindGroup, int, tuple[int, int]]  # with the place of its parameters, its grid
+Taken: TypeAlias = dict[int | Scratch, Any]  # buffers of one run, by memory
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class Written:
     first_beyond: int  # bytes from the end of the live part, in whole vec4s, to the first of them
 
 
-class Bench:
+class SingleOpRunner:
     """Runs single calls of one session's graph, with its constants and its kernels."""
 
     def __init__(self, session: GpuSession) -> None:
         self.session, self.device = session, session.device
         self._pipelines = pipelines(session.device)
         self._params = Params(session.device, PARAMS_BLOCKS)
-        self._symints = session.device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
+        self._symints = SymIntBuffer(session.device, session.planner.slots)
         self._free: dict[int, list[Any]] = {}  # buffers by size
         self._fills: dict[int, Any] = {}  # a buffer full of each word
         self._env: Env = {}
@@ -62,11 +63,9 @@ class Bench:
     def set_level(self, plan: Plan, env: Env) -> None:
         """Write the SymInts that kernels read at this level and in this run."""
         self._env = env
-        slots = self.session.planner.slots
-        symints = np.zeros(max(1, len(slots)), np.int32)
-        for id, expr in plan.symints.items():
-            symints[slots[id]] = live_symint(expr, env)
-        self.device.write(self._symints, 0, symints)
+        symints = self._symints.values(plan.symints, env)
+        if symints.size:
+            self.device.write(self._symints.buffer, 0, symints)
 
     def run(
         self,
@@ -77,9 +76,9 @@ class Bench:
         fill: Fill = "poison",
     ) -> dict[int, Written]:
         """The tensors `wanted` after these dispatches of `plan`, on the tensors `given`, both by value."""
-        taken: dict[int | Scratch, Any] = {}
+        taken: Taken = {}
         for id in (*given, *wanted):
-            self._buffer(Tensor(self._tensor(id), plan.dims[id]), plan, taken)
+            self._buffer(id, plan, taken)
         self._params.clear()
         commands = [self._command(dispatch, plan, taken) for dispatch in dispatches]
         self._params.write()
@@ -93,7 +92,7 @@ class Bench:
         for id, array in given.items():
             if array.size:
                 self.device.write(taken[root[id]], 0, to_words(array, self._tensor(id).dtype))
-        self._submit(commands)
+        run_checked(self.device, commands)
         result = {id: self._read(taken[root[id]], self._tensor(id), plan.dims[id], fill) for id in wanted}
         for buffer in taken.values():
             self._free.setdefault(buffer.size, []).append(buffer)
@@ -106,7 +105,7 @@ class Bench:
         for id in dict.fromkeys(aliases.root.get(id, -1) for id in input_ids(self.session.graph, call)):
             if id < 0 or id in aliases.state or self._tensor(id).constant is None:
                 continue
-            value, held = self._tensor(id), self.session._tensor_buffer(id)
+            value, held = self._tensor(id), self.session.memory.buffer(id)
             fresh = self.device.buffer(held.size, label="verify")
             upload(self.device, fresh, value)
             live = gpu_bytes(value.dtype, value.dims)
@@ -119,39 +118,29 @@ class Bench:
                 )
         return found
 
-    def _buffer(self, binding: Binding, plan: Plan, taken: dict[int | Scratch, Any]) -> Any:
-        key = binding if isinstance(binding, Scratch) else self.session.planner.aliases.root[binding.value.id]
+    def _buffer(self, what: int | Scratch, plan: Plan, taken: Taken) -> Any:
+        """The buffer that stands for a tensor, or for scratch; constants are the session's own."""
+        key = what if isinstance(what, Scratch) else self.session.planner.aliases.root[what]
         if key not in taken:
             if isinstance(key, Scratch):
                 size = plan.scratch_sizes[key]
             else:
                 value = self._tensor(key)
                 if value.constant is not None and key not in self.session.planner.aliases.state:
-                    return self.session._tensor_buffer(key)
+                    return self.session.memory.buffer(key)
                 size = gpu_bytes(value.dtype, value.dims)
             taken[key] = self._take(size + GUARD)
         return taken[key]
 
-    def _command(self, dispatch: Dispatch, plan: Plan, taken: dict[int | Scratch, Any]) -> _Command:
-        bindings = (*dispatch.reads, *dispatch.writes)
-        halves = tuple(n for n, b in enumerate(bindings) if isinstance(b, Tensor) and b.dtype == "float16")
-        pipeline = self._pipelines.get(dispatch.kernel, len(dispatch.reads), len(dispatch.writes), halves)
-        buffers = [self._buffer(binding, plan, taken) for binding in bindings]
-        group = self._pipelines.bind(pipeline, self._params.buffer, self._symints, buffers)
-        offset = self._params.place(dispatch.kernel, dispatch.params)
-        return pipeline, group, offset, fold(max(0, evaluate(dispatch.groups, self._env)))
-
-    def _submit(self, commands: Iterable[_Command]) -> None:
-        wgpu = self.device.wgpu
-        with raising():
-            encoder = wgpu.create_command_encoder()
-            compute = encoder.begin_compute_pass()
-            for pipeline, group, offset, (x, y) in commands:
-                compute.set_pipeline(pipeline.handle)
-                compute.set_bind_group(0, group.handle, [offset])
-                compute.dispatch_workgroups(x, y, 1)
-            compute.end()
-            wgpu.queue.submit([encoder.finish()])
+    def _command(self, dispatch: Dispatch, plan: Plan, taken: Taken) -> tuple[Command, tuple[int, int]]:
+        """With its grid."""
+        pipeline = self._pipelines.get(shader_of(dispatch))
+        bound = (b.value.id if isinstance(b, Tensor) else b for b in (*dispatch.reads, *dispatch.writes))
+        buffers = [self._buffer(what, plan, taken) for what in bound]
+        group = self._pipelines.bind(pipeline, self._params.buffer, self._symints.buffer, buffers)
+        offset = self._params.place(dispatch.kernel.interface, dispatch.params)
+        groups = max(0, evaluate(dispatch.groups, self._env))
+        return Command(pipeline, group, offset, groups, "verify"), fold(groups)
 
     def _take(self, size: int) -> Any:
         size = -(-size // 16) * 16
@@ -165,11 +154,7 @@ class Bench:
         if source is None or source.size < most:
             source = self._fills[word] = self.device.buffer(max(most, 1 << 20), label="verify")
             self.device.write(source, 0, np.full(source.size // 4, word, np.uint32))
-        with raising():
-            encoder = self.device.wgpu.create_command_encoder()
-            for buffer in buffers:
-                encoder.copy_buffer_to_buffer(source, 0, buffer, 0, buffer.size)
-            self.device.wgpu.queue.submit([encoder.finish()])
+        self.device.copy((source, buffer) for buffer in buffers)
 
     def _read(self, buffer: Any, value: TensorValue, dims: Dims, fill: Fill) -> Written:
         data = self.device.read(buffer)
@@ -179,6 +164,4 @@ class Bench:
         return Written(from_words(data, value.dtype, dims), changed.size, int(changed[0]) * 4 if changed.size else 0)
 
     def _tensor(self, id: int) -> TensorValue:
-        value = self.session.graph.values[id]
-        assert isinstance(value, TensorValue)
-        return value
+        return self.session.memory.tensor(id)

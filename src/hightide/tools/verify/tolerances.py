@@ -15,30 +15,9 @@ from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
 from hightide.ops.contract import Dispatch, Kernel, Tensor
 
-MOVED = 0.0  # the same bits
-ROUNDED = 2e-6  # a few roundings
-FUNCTION = 1e-5  # exp, tanh, sin …: WGSL allows adapters some freedom
-SUMMED = 2e-5  # sums of many products, in any order
 HALF = 2e-3  # anything that is held or computed in halves
 APPROXIMATE = 5e-2  # a route that trades precision for speed: activations as 8-bit codes
 
-# By the folder of the op.
-FAMILY = {
-    "views": MOVED,
-    "movement": MOVED,
-    "gather": MOVED,
-    "symints": MOVED,
-    "fill": ROUNDED,
-    "embedding": ROUNDED,
-    "pool": ROUNDED,
-    "elementwise": FUNCTION,
-    "softmax": FUNCTION,
-    "norm": FUNCTION,
-    "reduce": FUNCTION,
-    "resample": FUNCTION,
-    "rotary": FUNCTION,
-    "sampling": MOVED,
-}
 FEW_TIMES = 8  # what float32 is off by that is allowed where an op is ill-conditioned
 CHAINED = 1e-3  # of the outputs of a whole run, against the references
 CHAINED_HALVES = 2e-2  # the same where some tensors are held as halves
@@ -46,17 +25,12 @@ CHAINED_CODES = 5e-2  # the same where the graph rounds activations to codes: on
 CODES = ("quantize", "q8ta", "q8csw", "dq8ca", "8da")  # what the names of such ops contain
 
 
-def family(name: str) -> str:
-    """The folder of `hightide.ops` that an op is in."""
-    return REGISTRY[name].family
-
-
 def tolerance_of(name: str, dispatches: Iterable[Dispatch]) -> float:
     """Of the op's own error, with the routes that these dispatches take."""
     dispatches = list(dispatches)
     written = (b for d in dispatches for b in d.writes if isinstance(b, Tensor))
     halves = any(b.dtype == "float16" for b in written) or any(_computes_in_halves(d.kernel) for d in dispatches)
-    usual = FAMILY.get(family(name), SUMMED)
+    usual = REGISTRY[name].tolerance
     return max(usual, HALF) if halves else usual
 
 

@@ -14,17 +14,17 @@ from hightide.pte.kernel_calls import is_host_work
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Session
-from hightide.tools.opened_file import Part, Subject
+from hightide.tools.opened_file import OpenedFile, Part
 from hightide.tools.verify.level_choice import level_of, levels_of
-from hightide.tools.verify.part_verifier import PartVerifier, Settings
-from hightide.tools.verify.results import Report
+from hightide.tools.verify.part_verifier import PartVerifier, VerifySettings
+from hightide.tools.verify.results import VerifyReport
 from hightide.tools.verify.side_by_side import TOLERANCE, PairedLevel, compare_runs
 
 Tell = Callable[[int, int], None]  # (levels done, in all)
 
 
 @dataclass(frozen=True)
-class Where:
+class WantedLevels:
     """The levels to look at: values by symbol, or whole levels, or the level of given inputs."""
 
     values: Mapping[str, Sequence[int]]
@@ -38,13 +38,17 @@ class Where:
 
 
 def verify_file(
-    subject: Subject, where: Where, settings: Settings, devices: Sequence[str | int | None], tell: Tell | None = None
-) -> Report:
+    opened: OpenedFile,
+    where: WantedLevels,
+    settings: VerifySettings,
+    devices: Sequence[str | int | None],
+    tell: Tell | None = None,
+) -> VerifyReport:
     """Each part on the first device at each level, op by op; on the others too, beside the first."""
-    if not subject.parts:
-        raise InputError(f"{subject.path.name} has nothing in method {subject.method} that runs on a GPU")
-    report = Report(subject.path.name, [], settings.seed)
-    plans = [(part, where.levels(part)) for part in subject.parts]
+    if not opened.parts:
+        raise InputError(f"{opened.path.name} has nothing in method {opened.method} that runs on a GPU")
+    report = VerifyReport(opened.path.name, [], settings.seed)
+    plans = [(part, where.levels(part)) for part in opened.parts]
     done, count = 0, sum(len(levels) for _, levels in plans) * len(devices)
     for part, levels in plans:
         sessions = [part.session(device) for device in devices]
@@ -63,21 +67,21 @@ def verify_file(
             if len(sessions) > 1:
                 report.pairs += _beside(part, at, sessions, given, state, settings)
                 done = min(count, done + len(sessions) - len(verifiers))
-    report.notes += _not_verified(subject)
+    report.notes += _not_verified(opened)
     if len(devices) > 1:
         report.against = " and ".join(report.devices[1:])
     return report
 
 
 def compare_files(
-    subject: Subject, other: Subject, where: Where, settings: Settings, tell: Tell | None = None
-) -> Report:
+    opened: OpenedFile, other: OpenedFile, where: WantedLevels, settings: VerifySettings, tell: Tell | None = None
+) -> VerifyReport:
     """Two files on one device at each level; nothing is compared with the references."""
-    if [len(p.graph.inputs) for p in subject.parts] != [len(p.graph.inputs) for p in other.parts]:
-        raise InputError(f"{subject.path.name} and {other.path.name} do not take the same inputs")
-    report = Report(subject.path.name, [], settings.seed, against=other.path.name)
+    if [len(p.graph.inputs) for p in opened.parts] != [len(p.graph.inputs) for p in other.parts]:
+        raise InputError(f"{opened.path.name} and {other.path.name} do not take the same inputs")
+    report = VerifyReport(opened.path.name, [], settings.seed, against=other.path.name)
     tolerance = TOLERANCE if settings.tolerance is None else settings.tolerance
-    for part, twin in zip(subject.parts, other.parts, strict=True):
+    for part, twin in zip(opened.parts, other.parts, strict=True):
         levels = where.levels(part)
         sessions = [part.session(), twin.session()]
         report.devices = [sessions[0].name]
@@ -95,11 +99,11 @@ def compare_files(
     return report
 
 
-def _not_verified(subject: Subject) -> list[str]:
+def _not_verified(opened: OpenedFile) -> list[str]:
     """What of a program runs on NumPy anyway."""
-    if subject.program is None:
+    if opened.program is None:
         return []
-    calls = subject.program.file.methods[subject.method].instructions
+    calls = opened.program.file.methods[opened.method].instructions
     kernels = dict.fromkeys(i.op for i in calls if isinstance(i, KernelCall) and not is_host_work(i.op))
     return [f"outside the delegates, on NumPy, and not looked at: {', '.join(kernels)}"] if kernels else []
 
@@ -110,7 +114,7 @@ def _beside(
     sessions: Sequence[Session],
     given: Sequence[Any],
     state: Mapping[int, np.ndarray],
-    settings: Settings,
+    settings: VerifySettings,
 ) -> list[PairedLevel]:
     """The other sessions beside the first, from one state."""
     tolerance = TOLERANCE if settings.output_tolerance is None else settings.output_tolerance

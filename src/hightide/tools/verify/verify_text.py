@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hightide.tools.verify.compare import Errors
-from hightide.tools.verify.results import LevelResult, OpResult, Report
+from hightide.tools.verify.results import LevelResult, OpResult, VerifyReport
 from hightide.tools.verify.side_by_side import PairedLevel
 
 GOOD, BAD, FAINT = "green", "bold red", "dim"
@@ -19,7 +19,7 @@ SHOWN = 8  # of the problems of one kind
 WIDE = 80  # characters; below, tables have fewer columns
 
 
-def render(report: Report, all_ops: bool = False, width: int = 80) -> Group:
+def render(report: VerifyReport, all_ops: bool = False, width: int = 80) -> Group:
     """The whole report, for rich; `all_ops`: every op at every level, not a line per kind."""
     narrow = width < WIDE
     parts: list[Any] = [_head(report)]
@@ -38,7 +38,7 @@ def render(report: Report, all_ops: bool = False, width: int = 80) -> Group:
     return Group(*parts)
 
 
-def verdict(report: Report) -> Text:
+def verdict(report: VerifyReport) -> Text:
     """One line: for `--quiet`, and at the end."""
     if report.passed:
         return Text(f"{report.file}: passed ({_amount(report)})", GOOD)
@@ -53,12 +53,12 @@ def verdict(report: Report) -> Text:
     return Text(line, BAD)
 
 
-def _head(report: Report) -> Text:
+def _head(report: VerifyReport) -> Text:
     beside = f"beside {report.against}" if report.against else "beside the float64 references"
     return Text(f"{report.file} on {', '.join(dict.fromkeys(report.devices))}, {beside}; seed {report.seed}\n")
 
 
-def _amount(report: Report) -> str:
+def _amount(report: VerifyReport) -> str:
     parts = []
     if report.levels:
         ops = {(level.part, op.index) for level in report.levels for op in level.ops if op.alone is not None}
@@ -138,7 +138,7 @@ def _ops(level: LevelResult, narrow: bool) -> Group:
     return Group(Text(f"{level.part} at {level.name}"), table)
 
 
-def _pairs(report: Report, narrow: bool) -> Group:
+def _pairs(report: VerifyReport, narrow: bool) -> Group:
     table = _table("level", "outputs >", "allowed >", "first op that differs", ">", "")
     for pair in report.pairs:
         first = pair.first_bad
@@ -199,7 +199,7 @@ def _error_rows(errors: Errors, tolerance: float) -> list[tuple[str, str]]:
     return rows
 
 
-def _routes_and_problems(report: Report) -> Iterable[str]:
+def _routes_and_problems(report: VerifyReport) -> Iterable[str]:
     for level in report.levels:
         where = f"at {level.name}"
         yield from (f"{problem} ({where})" for problem in level.problems)
@@ -211,7 +211,7 @@ def _routes_and_problems(report: Report) -> Iterable[str]:
             )
 
 
-def _pair_problem(report: Report, pair: PairedLevel) -> str:
+def _pair_problem(report: VerifyReport, pair: PairedLevel) -> str:
     worst = max(e.max_rel for e in pair.outputs)
     first = pair.first_bad
     since = "" if first is None else f", from op {first.index} ({first.name}) on"

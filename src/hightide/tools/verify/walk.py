@@ -16,16 +16,15 @@ import numpy as np
 from hightide.errors import HightideError
 from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
-from hightide.graph.values import TensorValue
-from hightide.ops.contract import Dispatch, Op, SymIntOp
+from hightide.ops.contract import Dispatch, SymIntOp
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.reference_walker import ReferenceWalker
 from hightide.tools.verify.compare import Errors, compare
-from hightide.tools.verify.judge import Case, Judge, is_float
-from hightide.tools.verify.oracle import Oracle
+from hightide.tools.verify.judge import CheckedCall, Judge, is_float
 from hightide.tools.verify.other_routes import Route, other_routes
 from hightide.tools.verify.results import OpResult, RouteResult, Status
-from hightide.tools.verify.single_op import Bench, Written
+from hightide.tools.verify.single_op import SingleOpRunner, Written
 from hightide.tools.verify.tolerances import APPROXIMATE, tolerance_of
 
 
@@ -38,9 +37,9 @@ class Walker:
 
     def __init__(self, session: GpuSession, tolerance: float | None = None, routes: bool = True) -> None:
         self.session, self.tolerance, self.routes = session, tolerance, routes
-        self.oracle = Oracle(session)
-        self.bench = Bench(session)
-        self.judge = Judge(session)
+        self.reference = ReferenceWalker(session.planner)
+        self.runner = SingleOpRunner(session)
+        self.judge = Judge(session.planner)
 
     def walk(
         self, given: Sequence[Any], state: Mapping[int, np.ndarray], *, poisoned: bool
@@ -49,10 +48,10 @@ class Walker:
 
         `poisoned`: the state is NaN where the run must not look.
         """
-        session, oracle = self.session, self.oracle
+        session, reference = self.session, self.reference
         arrays, plan, env = session.level(given)
-        oracle.start(given, dict(state))
-        self.bench.set_level(plan, env)
+        reference.start(plan, arrays, state)
+        self.runner.set_level(plan, env)
         chain: dict[int, Any] = dict(zip(session.graph.inputs, arrays, strict=True))
         chain.update({id: array.copy() for id, array in state.items()})
         dispatches: dict[int, list[Dispatch]] = {}
@@ -61,24 +60,23 @@ class Walker:
         others = other_routes(session, [a.shape for a in arrays], env, dispatches) if self.routes else {}
         at = _Level(plan, env, dispatches, others, poisoned)
         results = []
-        for call, op in zip(session.graph.calls, session.planner.ops, strict=True):
+        for call in session.graph.calls:
             try:
-                results.append(self._call(at, call, op, chain))
+                results.append(self._call(at, call, chain))
             except HightideError as error:  # a kernel that does not compile or run, a reference that refuses
                 dims = tuple(plan.dims[id] for id in output_ids(session.graph, call) if id in plan.dims)
                 results.append(OpResult(call.index, call.name, (), dims, "bad", problem=str(error)))
                 return results, {}
-            oracle.forget(call)
-            for id in oracle._last_use.get(call.index, ()):
-                if id not in session.planner.aliases.state:
-                    chain.pop(id, None)
+            reference.forget(call)
+            for id in reference.dropped(call):
+                chain.pop(id, None)
         return results, chain
 
-    def advance(self, plan: Plan, call: OpCall, op: type[Op], chain: dict[int, Any]) -> None:
+    def advance(self, plan: Plan, call: OpCall, chain: dict[int, Any]) -> None:
         """Run one call of the chain alone, without the references."""
         graph, aliases = self.session.graph, self.session.planner.aliases
         ids = output_ids(graph, call)
-        if issubclass(op, SymIntOp):
+        if self._gives_symint(call):
             return
         if call.index in aliases.views:
             source = aliases.views[call.index]
@@ -87,11 +85,11 @@ class Walker:
             return
         dispatches = [step.dispatch for step in plan.steps if step.call.index == call.index]
         if not dispatches:
-            chain.update({id: np.zeros(plan.dims[id], self._tensor(id).dtype) for id in ids})
+            chain.update({id: np.zeros(plan.dims[id], self.session.memory.tensor(id).dtype) for id in ids})
             return
-        written = self.oracle.written(call, op)
+        written = self.reference.written(call)
         given = self._given({id: chain[id] for id in (*input_ids(graph, call), *written) if id in chain})
-        self._keep(chain, self.bench.run(plan, dispatches, given, (*ids, *written)))
+        self._keep(chain, self.runner.run(plan, dispatches, given, (*ids, *written)))
 
     def _keep(self, chain: dict[int, Any], result: Mapping[int, Written]) -> None:
         root = self.session.planner.aliases.root
@@ -102,29 +100,32 @@ class Walker:
 
     def expected(self, id: int) -> np.ndarray:
         """What the reference has for a value, after `walk`."""
-        return np.asarray(self.oracle._argument(id, self.oracle.values))
+        return self.reference.value(id)
 
-    def _call(self, at: _Level, call: OpCall, op: type[Op], chain: dict[int, Any]) -> OpResult:
+    def _gives_symint(self, call: OpCall) -> bool:
+        return issubclass(self.session.planner.ops[call.index], SymIntOp)
+
+    def _call(self, at: _Level, call: OpCall, chain: dict[int, Any]) -> OpResult:
         graph, aliases = self.session.graph, self.session.planner.aliases
         ids = output_ids(graph, call)
         dims = tuple(at.plan.dims[id] for id in ids if id in at.plan.dims)
-        before = self.oracle.operands(call, op)
-        self.oracle.step(call, op)
-        if issubclass(op, SymIntOp):
-            got, want = evaluate(at.plan.symints[ids[0]], at.env), self.oracle.values[ids[0]]
+        before = self.reference.operands(call)
+        self.reference.step(call)
+        if self._gives_symint(call):
+            got, want = evaluate(at.plan.symints[ids[0]], at.env), self.reference.values[ids[0]]
             problem = "" if got == want else f"the plan says {got}, the reference {want}"
             return OpResult(call.index, call.name, ("host",), (), "bad" if problem else "host", problem=problem)
         dispatches = at.dispatches.get(call.index, [])
         if call.index in aliases.views or not dispatches:
-            self.advance(at.plan, call, op, chain)
+            self.advance(at.plan, call, chain)
             status: Status = "view" if call.index in aliases.views else "empty"
             return OpResult(call.index, call.name, (status,), dims, status)
-        expected = {id: self.oracle.values[id] for id in (*ids, *self.oracle.written(call, op))}
-        case = Case(call, op, at.plan, before, expected)
+        expected = {id: self.reference.values[id] for id in (*ids, *self.reference.written(call))}
+        case = CheckedCall(call, at.plan, before, expected)
         if at.poisoned:
             self._look_for_poison(case)
         tolerance = self._tolerance(call, dispatches)
-        alone = self.bench.run(at.plan, dispatches, self._given(before), case.wanted)
+        alone = self.runner.run(at.plan, dispatches, self._given(before), case.wanted)
         judged = self.judge.judge(case, alone, tolerance)
         return OpResult(
             call.index,
@@ -143,7 +144,7 @@ class Walker:
 
     def _chained(
         self,
-        case: Case,
+        case: CheckedCall,
         dispatches: Sequence[Dispatch],
         alone: Mapping[int, Written],
         chain: dict[int, Any],
@@ -153,26 +154,26 @@ class Walker:
         expected = self._given(case.before)
         given = {id: chain[id] for id in expected}
         same = all(np.array_equal(given[id], array, equal_nan=True) for id, array in expected.items())
-        self._keep(chain, alone if same else self.bench.run(case.plan, dispatches, given, case.wanted))
+        self._keep(chain, alone if same else self.runner.run(case.plan, dispatches, given, case.wanted))
         found = [compare(chain[id], want, tolerance) for id, want in case.expected.items()]
         return max(found, key=lambda errors: errors.max_rel)
 
-    def _other(self, case: Case, route: Route) -> RouteResult:
+    def _other(self, case: CheckedCall, route: Route) -> RouteResult:
         names = tuple(dispatch.kernel.name for dispatch in route.dispatches)
         try:
-            got = self.bench.run(route.plan, route.dispatches, self._given(case.before), case.wanted)
+            got = self.runner.run(route.plan, route.dispatches, self._given(case.before), case.wanted)
         except HightideError as error:
             return RouteResult(route.choice, route.option, names, None, str(error))
         tolerance = self._tolerance(case.call, route.dispatches)
         judged = self.judge.judge(case, got, tolerance if route.exact else max(tolerance, APPROXIMATE))
         return RouteResult(route.choice, route.option, names, judged.errors, judged.problem)
 
-    def _hints(self, case: Case, dispatches: Sequence[Dispatch], poisoned: bool) -> tuple[str, ...]:
+    def _hints(self, case: CheckedCall, dispatches: Sequence[Dispatch], poisoned: bool) -> tuple[str, ...]:
         """What tells one fault from another: poison or not, the same again or not, constants as in the file or not."""
         given, state = self._given(case.before), self.session.planner.aliases.state
         clean = {id: np.nan_to_num(a, nan=0.0) if poisoned and id in state else a for id, a in given.items()}
-        one, two = (self.bench.run(case.plan, dispatches, given, case.wanted) for _ in range(2))
-        zeros = self.bench.run(case.plan, dispatches, clean, case.wanted, "zeros")
+        one, two = (self.runner.run(case.plan, dispatches, given, case.wanted) for _ in range(2))
+        zeros = self.runner.run(case.plan, dispatches, clean, case.wanted, "zeros")
         hints = []
         if any(one[id].array.tobytes() != two[id].array.tobytes() for id in one):
             hints.append("it gives other bytes each time it runs")
@@ -180,32 +181,27 @@ class Walker:
             hints.append(
                 "what it gives depends on memory that nobody wrote: it reads beyond the live part of something"
             )
-        return (*hints, *self.bench.changed_constants(case.call))
+        return (*hints, *self.runner.changed_constants(case.call))
 
     def _tolerance(self, call: OpCall, dispatches: Sequence[Dispatch]) -> float:
         return tolerance_of(call.name, dispatches) if self.tolerance is None else self.tolerance
 
     def _given(self, before: Mapping[int, Any]) -> dict[int, np.ndarray]:
-        """The tensors that the bench has to be given: not SymInts, nor other names of constants."""
+        """The tensors that a single op has to be given: not SymInts, nor other names of constants."""
         root, state = self.session.planner.aliases.root, self.session.planner.aliases.state
         return {
             id: value
             for id, value in before.items()
-            if id in root and (self._tensor(root[id]).constant is None or root[id] in state)
+            if id in root and (self.session.memory.tensor(root[id]).constant is None or root[id] in state)
         }
 
-    def _look_for_poison(self, case: Case) -> None:
+    def _look_for_poison(self, case: CheckedCall) -> None:
         """The references must not see the poison: then it is not beyond what the op may read."""
         state = self.session.planner.aliases.state
         if any(is_float(v) and np.isnan(v).any() for id, v in case.before.items() if id not in state):
             return
         if any(is_float(v) and np.isnan(v).any() for id, v in case.expected.items() if id not in state):
             raise ReadsPoison
-
-    def _tensor(self, id: int) -> TensorValue:
-        value = self.session.graph.values[id]
-        assert isinstance(value, TensorValue)
-        return value
 
 
 @dataclass(frozen=True)

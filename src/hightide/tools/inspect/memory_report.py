@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hightide.graph.values import TensorValue
-from hightide.ops.contract import Scratch
-from hightide.planning.build_levels import probe
-from hightide.planning.levels import InputSpec, MaxElements
+from hightide.planning.levels import InputSpec
 from hightide.planning.memory import gpu_bytes, plan_memory
 from hightide.planning.planner import Planner
+from hightide.runtime.session_plan import plan_session
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,9 @@ class Memory:
 def memory_of(planner: Planner, specs: Sequence[InputSpec]) -> Memory:
     """What a session with this planner allocates."""
     graph, aliases = planner.graph, planner.aliases
-    scratch: dict[Scratch, int] = {}
-    max_plan = planner.plan_max(MaxElements())
-    for plan in (max_plan, *probe(planner, specs, bool(max_plan.pins))):
-        for what, nbytes in plan.scratch_sizes.items():
-            scratch[what] = max(nbytes, scratch.get(what, 0))
-    whole, without = plan_memory(graph, aliases, scratch), plan_memory(graph, aliases, {})
-    own = whole.own
-    shared, tensors = sum(whole.shared_sizes), sum(without.shared_sizes)
+    memory, without_scratch = plan_session(planner, specs).memory, plan_memory(graph, aliases, {})
+    own = memory.own
+    shared, tensors = sum(memory.shared_sizes), sum(without_scratch.shared_sizes)
     made = {call.out for call in graph.calls if call.index in aliases.views}
     viewed = [graph.values[id] for id in made]
     return Memory(
@@ -50,7 +44,7 @@ def memory_of(planner: Planner, specs: Sequence[InputSpec]) -> Memory:
         inputs=sum(n for id, n in own.items() if id in graph.inputs),
         activations=min(tensors, shared),
         scratch=max(0, shared - tensors),
-        buffers=len(whole.shared_sizes),
+        buffers=len(memory.shared_sizes),
         views=sum(gpu_bytes(v.dtype, v.dims) for v in viewed if isinstance(v, TensorValue) and v.constant is None),
-        reuse=whole.unshared_bytes - shared,
+        reuse=memory.unshared_bytes - shared,
     )

@@ -1,4 +1,4 @@
-"""A level run as a whole: the same bytes as its ops one by one, and the same bytes again.
+"""A normal run of a level: the same bytes as its ops one by one, and the same bytes again.
 
 Ops that are right alone can still be wrong together: a buffer that is reused too early, a bind group or a
 parameter block of another op, a copy of an output taken from the wrong place. So the outputs and the state of a
@@ -8,32 +8,32 @@ normal run must be, bit for bit, what the chain of single ops gave.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hightide.errors import HightideError
+from hightide.gpu.recording import Watch
 from hightide.graph.graph import OpCall, output_ids
-from hightide.graph.values import TensorValue
 from hightide.runtime.gpu_session import GpuSession
-from hightide.runtime.words import from_words, held_dtype
+from hightide.runtime.words import held_dtype
 from hightide.tools.verify.walk import Walker
 
-Run = tuple[list[np.ndarray], list[np.ndarray]]  # outputs, state
+Outcome: TypeAlias = tuple[list[np.ndarray], list[np.ndarray]]  # outputs, state
 
 
-def check_whole(
+def check_full_run(
     walker: Walker,
     given: Sequence[Any],
     state: Mapping[int, np.ndarray],
     chain: Mapping[int, np.ndarray],
     repeats: int,
-) -> tuple[Run | None, list[str]]:
-    """The outputs and state of a run of everything, and what is wrong with it."""
+) -> tuple[Outcome | None, list[str]]:
+    """The outputs and state of a normal run, and what is wrong with it."""
     session, problems = walker.session, []
     try:
-        first = whole_run(session, given, state)
-        runs = [whole_run(session, given, state) for _ in range(repeats - 1)]
+        first = full_run(session, given, state)
+        runs = [full_run(session, given, state) for _ in range(repeats - 1)]
     except HightideError as error:
         return None, [f"the run as a whole fails: {error}"]
     for n, other in enumerate(runs, 2):
@@ -45,12 +45,12 @@ def check_whole(
         [chain[id] for id in sorted(session.planner.aliases.state)],
     )
     if not problems and (differing := _differing(session, first, alone)):
-        where = Locator(walker, given, state).find()
+        where = FirstDifference(walker, given, state).find()
         problems.append(f"the run as a whole gives other bytes than its ops one by one, in {differing}: {where}")
     return first, problems
 
 
-def whole_run(session: GpuSession, given: Sequence[Any], state: Mapping[int, np.ndarray]) -> Run:
+def full_run(session: GpuSession, given: Sequence[Any], state: Mapping[int, np.ndarray]) -> Outcome:
     """A normal run on poisoned memory, from this state."""
     session.write_state([state[id] for id in sorted(state)])
     session.poison()
@@ -58,7 +58,7 @@ def whole_run(session: GpuSession, given: Sequence[Any], state: Mapping[int, np.
     return outputs, session.read_state()
 
 
-def _differing(session: GpuSession, one: Run, other: Run) -> str:
+def _differing(session: GpuSession, one: Outcome, other: Outcome) -> str:
     """What of two runs is not the same, bit for bit."""
     names = [f"output {n}" for n in range(len(one[0]))]
     names += [f"state {id}" for id in sorted(session.planner.aliases.state)]
@@ -66,8 +66,8 @@ def _differing(session: GpuSession, one: Run, other: Run) -> str:
     return ", ".join(name for name, a, b in pairs if a.tobytes() != np.asarray(b).astype(a.dtype).tobytes())
 
 
-class Locator:
-    """Finds the first op whose bytes in a run as a whole are not those that it gives alone, by looking on."""
+class FirstDifference(Watch):
+    """Watches a normal run for the first op whose bytes are not those that it gives alone."""
 
     def __init__(self, walker: Walker, given: Sequence[Any], state: Mapping[int, np.ndarray]) -> None:
         self.session, self.walker, self.given, self.state = walker.session, walker, given, state
@@ -86,25 +86,15 @@ class Locator:
             self.found or "one op at a time it gives the right ones, so some dispatches depend on each other's timing"
         )
 
-    def before(self, call: OpCall) -> None:
-        pass
-
-    def failed(self) -> None:
-        pass
-
     def after(self, call: OpCall) -> None:
         if self.found:
             return
-        graph, planner = self.session.graph, self.session.planner
+        graph, memory = self.session.graph, self.session.memory
         for at in graph.calls[self.next : call.index + 1]:
-            op = planner.ops[at.index]
-            self.walker.advance(self.plan, at, op, self.chain)
+            self.walker.advance(self.plan, at, self.chain)
         self.next = call.index + 1
-        for id in (*output_ids(graph, call), *self.walker.oracle.written(call, planner.ops[call.index])):
-            value = graph.values[id]
-            assert isinstance(value, TensorValue)
-            data = self.session.device.read(self.session._tensor_buffer(id))
-            there = from_words(data, value.dtype, self.plan.dims[id])
-            if there.tobytes() != np.asarray(self.chain[id]).astype(held_dtype(value.dtype)).tobytes():
+        for id in (*output_ids(graph, call), *self.walker.reference.written(call)):
+            there = memory.read(id, self.plan.dims[id])
+            if there.tobytes() != np.asarray(self.chain[id]).astype(held_dtype(memory.tensor(id).dtype)).tobytes():
                 self.found = f"{call} is the first, in value {id}: memory, a bind group or parameters are not its own"
                 return

@@ -11,7 +11,7 @@ from schedules import INDEX, PROGRAMS, steps
 from hightide import InputError, ProgramError
 from hightide.planning.levels import InputSpec
 from hightide.tools.inspect.varying import Place, dims_at, find_symbols, smaller_sizes
-from hightide.tools.opened_file import Part, Subject, open_subject, parse_at
+from hightide.tools.opened_file import OpenedFile, Part, open_file, parse_at
 
 MODELS = sorted((Path(__file__).parents[1] / "models").glob("*.gguf"))
 SMALL = [path for path in MODELS if path.stem != "gemma3_27b"]  # which has 62 layers
@@ -38,7 +38,7 @@ VARIES = {
 @pytest.mark.parametrize("name", INDEX)
 def test_what_varies(name: str) -> None:
     entry = INDEX[name]
-    parts = open_subject(PROGRAMS / f"{name}.pte").parts
+    parts = open_file(PROGRAMS / f"{name}.pte").parts
     if name == "portable":
         assert parts == []
         return
@@ -54,7 +54,7 @@ def test_what_varies(name: str) -> None:
 @pytest.mark.parametrize(("name", "method"), METHODS)
 def test_every_step_of_a_schedule_is_a_level(name: str, method: str) -> None:
     """The symbols explain the dims of every step: dims that vary together are one symbol, and none is missing."""
-    parts = open_subject(PROGRAMS / f"{name}.pte", method=method).parts
+    parts = open_file(PROGRAMS / f"{name}.pte", method=method).parts
     if not parts:
         return
     source = parts[0].source
@@ -76,7 +76,7 @@ def test_every_step_of_a_schedule_is_a_level(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("name", INDEX)
 def test_inputs_run_at_the_max_and_at_small_levels(name: str) -> None:
-    for part in open_subject(PROGRAMS / f"{name}.pte").parts:
+    for part in open_file(PROGRAMS / f"{name}.pte").parts:
         session = part.session("cpu")
         for level in ({}, {s: min(most, 4) for s, most in part.symbols.items()}):
             given = part.inputs_at(level)
@@ -90,8 +90,8 @@ def test_inputs_run_at_the_max_and_at_small_levels(name: str) -> None:
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
 def test_models_open(path: Path) -> None:
-    subject = open_subject(path, context=64)
-    (part,) = subject.parts
+    opened = open_file(path, context=64)
+    (part,) = opened.parts
     assert part.symbols == {"S": 64, "pos": 63, "keep": 16}
     tokens, position, keep, settings = part.inputs_at({"S": 3, "pos": 40, "keep": 2})
     assert tokens.shape == (1, 3) and position == 40 and keep == 2 and not settings.any()
@@ -100,7 +100,7 @@ def test_models_open(path: Path) -> None:
 
 
 def llama() -> Part:
-    return open_subject(PROGRAMS / "llama_gqa.pte").parts[0]
+    return open_file(PROGRAMS / "llama_gqa.pte").parts[0]
 
 
 def test_inputs_differ_by_seed_and_agree_by_seed() -> None:
@@ -116,7 +116,7 @@ def test_tokens_are_taken_as_given() -> None:
     with pytest.raises(InputError, match="token id 160"):
         llama().inputs_at({"S": 1}, tokens=[160])
     with pytest.raises(InputError, match="takes no tokens"):
-        open_subject(PROGRAMS / "two_dims.pte").parts[0].inputs_at({}, tokens=[1])
+        open_file(PROGRAMS / "two_dims.pte").parts[0].inputs_at({}, tokens=[1])
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_levels_that_cannot_be(level: dict[str, int], message: str) -> None:
 
 
 def test_a_part_of_several_gets_what_the_parts_before_give() -> None:
-    subject = open_subject(PROGRAMS / "llama_nokv.pte")
-    assert [part.name for part in subject.parts] == [f"forward/{n}" for n in range(9)]
-    hidden, length, *_ = subject.parts[1].inputs_at({"S": 5})
+    opened = open_file(PROGRAMS / "llama_nokv.pte")
+    assert [part.name for part in opened.parts] == [f"forward/{n}" for n in range(9)]
+    hidden, length, *_ = opened.parts[1].inputs_at({"S": 5})
     assert hidden.shape == (1, 5, 64) and length == 5 and hidden.any()
 
 
@@ -154,11 +154,11 @@ def test_what_is_not_a_program(tmp_path: Path) -> None:
     broken = tmp_path / "broken.pte"
     broken.write_bytes((PROGRAMS / "llama_gqa.pte").read_bytes()[:5000])
     with pytest.raises(ProgramError):
-        open_subject(broken)
+        open_file(broken)
     with pytest.raises(InputError, match="no method 'backward'"):
-        open_subject(PROGRAMS / "llama_gqa.pte", method="backward")
+        open_file(PROGRAMS / "llama_gqa.pte", method="backward")
     with pytest.raises(InputError, match="has a context of 256; 257"):
-        open_subject(MODELS[0], context=257)
+        open_file(MODELS[0], context=257)
 
 
 class Ruled:
@@ -199,6 +199,6 @@ def test_smaller_sizes_are_smaller() -> None:
 
 
 def test_a_subject_finds_its_tokenizer() -> None:
-    subject: Subject = open_subject(MODELS[0])
-    assert subject.tokenizer is None  # the small models have none
-    assert subject.program is None and subject.gguf is not None
+    opened: OpenedFile = open_file(MODELS[0])
+    assert opened.tokenizer is None  # the small models have none
+    assert opened.program is None and opened.gguf is not None

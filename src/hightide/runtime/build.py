@@ -1,0 +1,72 @@
+"""From a graph to a session: the device it runs on, and how it is built there.
+
+The GPU half of the runtime is imported only once a GPU is asked for: wgpu takes longer to import than a program takes
+to load, and the NumPy references need none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hightide.errors import DeviceError, InputError
+from hightide.fuse import fuse
+from hightide.graph.graph import Graph
+from hightide.runtime.cpu_session import CpuSession
+from hightide.runtime.session import Session
+
+if TYPE_CHECKING:
+    from hightide.gpu.device import Device
+
+KV_TYPES = (None, "f16", "f32")
+
+
+def named_device(device: str | int | None) -> str | int | None:
+    """The device that the caller names, else the one in HIGHTIDE_DEVICE."""
+    return os.environ.get("HIGHTIDE_DEVICE") or None if device is None else device
+
+
+def choose_device(selector: str | int | None) -> Device | None:
+    """The opened device that this selects; None for the NumPy references ("cpu", or a machine without an adapter)."""
+    if selector == "cpu":
+        return None
+    from hightide.gpu.device import adapters, find_adapter, open_device
+
+    try:
+        usable = selector is not None or bool(adapters())
+    except DeviceError:  # no driver at all
+        usable = False
+    if not usable:
+        warnings.warn("no WebGPU adapter was found: programs run on the NumPy references", stacklevel=4)
+        return None
+    return open_device(find_adapter(selector))
+
+
+def build_session(
+    graph: Graph,
+    gpu: Device | None,
+    dynamic: Sequence[bool],
+    names: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
+    kv: str | None = "f32",
+    choices: Mapping[str, str] | None = None,
+    passes: bool = True,
+) -> Session:
+    """A session on a GPU, or on the NumPy references. `progress` is called with (bytes uploaded, bytes in all).
+
+    `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes by the name of
+    the choice. Without `passes` a GPU runs the graph as the file has it.
+    """
+    if kv not in KV_TYPES:
+        raise InputError(f"KV caches are held as f16 or f32, not as {kv}")
+    if kv == "f16" and (gpu is None or not gpu.traits.f16):
+        raise InputError("KV caches in f16 need an adapter with 16-bit floats (the shader-f16 feature)")
+    if gpu is None:
+        return CpuSession(graph, dynamic, names)
+    from hightide.runtime.gpu_session import GpuSession
+
+    half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
+    graph = fuse(graph) if passes else graph
+    return GpuSession(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)

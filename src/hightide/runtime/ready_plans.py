@@ -1,0 +1,161 @@
+"""Plans made ready to run: their pipelines, bind groups and parameters, each found or made once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import DeviceError, HightideError, UnsupportedError
+from hightide.gpu.device import Device
+from hightide.gpu.params import Params, ParamsFull
+from hightide.gpu.pipelines import BindGroup, Pipeline, compiling, pipelines
+from hightide.gpu.recorder import Recorder
+from hightide.gpu.recording import BufferCopy, Command, Recording
+from hightide.graph.symbols import Sym
+from hightide.graph.values import TensorValue
+from hightide.ops.kernel import GPU_TYPE, Dispatch, Scratch, Tensor
+from hightide.planning.memory import gpu_bytes
+from hightide.planning.planner import Plan, Step
+from hightide.runtime.session_memory import SessionMemory
+from hightide.runtime.symint_buffer import SymIntBuffer
+from hightide.wgsl.shader import Shader
+
+PARAMS_BLOCKS = 4096  # distinct parameter blocks held at once: 1 MiB
+
+
+@dataclass
+class ReadyPlan:
+    """A plan with its recording, and the SymInts it leaves to each run."""
+
+    plan: Plan
+    recording: Recording
+    symints: np.ndarray  # by slot; those the level decides are filled in
+    live_symints: list[tuple[int, Sym]]  # (slot, formula)
+    recordings: dict[Any, Recording] = field(default_factory=dict)  # by what is brought back or fed on
+
+
+class ReadyPlans:
+    """Makes plans of one session ready, on its memory."""
+
+    def __init__(
+        self, device: Device, memory: SessionMemory, symints: SymIntBuffer, scratch: Mapping[Scratch, int]
+    ) -> None:
+        self.device, self.memory, self.symints, self.scratch = device, memory, symints, scratch
+        self.params = Params(device, PARAMS_BLOCKS)
+        self._pipelines = pipelines(device)
+        self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
+
+    def start(self, plans: Iterable[Plan]) -> None:
+        """Have the pipelines of these compiled in threads."""
+        self._pipelines.start(shader_of(step.dispatch) for plan in plans for step in plan.steps)
+
+    def prepare(self, plan: Plan) -> ReadyPlan:
+        """Raises ParamsFull where there is no room for the parameters; see `prepare_anew`."""
+        for scratch, size in plan.scratch_sizes.items():
+            if size > self.scratch.get(scratch, 0):
+                raise DeviceError(
+                    f"op {scratch.call} needs {size} bytes of scratch; {self.scratch.get(scratch, 0)} were built"
+                )
+        recording = Recording([self._command(step) for step in plan.steps], [])
+        known = {id: expr for id, expr in plan.symints.items() if not isinstance(expr, Sym)}
+        live = [(self.symints.slots[id], expr) for id, expr in plan.symints.items() if isinstance(expr, Sym)]
+        return ReadyPlan(plan, recording, self.symints.values(known, {}), live)
+
+    def prepare_anew(self, plan: Plan) -> ReadyPlan:
+        """The same over the parameters of all other plans, which must not run any more."""
+        self.params.clear()
+        try:
+            return self.prepare(plan)
+        except ParamsFull:
+            raise UnsupportedError(f"a plan needs more than {PARAMS_BLOCKS} different sets of parameters") from None
+
+    def recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Mapping[int, int]) -> Recording:
+        """The plan's commands, with copies for the outputs wanted and for those that go into inputs."""
+        key = want, tuple(feed.items())
+        if key not in ready.recordings:
+            copies = [*self._readbacks(ready.plan, want), *self._feeds(ready.plan, feed)]
+            ready.recordings[key] = ready.recording.ending_with(copies)
+        return ready.recordings[key]
+
+    def warm_up(self, recorder: Recorder, *levels: ReadyPlan) -> None:
+        """Dispatch each new pipeline of these levels once, over nothing.
+
+        llvmpipe compiles only then, up to a second each where Mesa's cache on the disk does not have it, which would
+        otherwise be part of the first steps. (The other levels wait until they are met: all would take twice as long.)
+        """
+        commands = {c.pipeline.address.value or 0: c for ready in levels for c in ready.recording.commands}
+        new = {address: c for address, c in commands.items() if address not in self._pipelines.warm}
+        if not new:
+            return
+        tell = compiling.get()
+        with self.params.blank():
+            for done, (address, command) in enumerate(new.items(), 1):
+                recorder.submit(Recording([replace(command, groups=1)], []))
+                self._pipelines.warm.add(address)
+                if tell is not None:
+                    self.device.flush()
+                    tell(done, len(new))
+
+    def close(self) -> None:
+        self._bound.clear()
+        self.params.buffer.destroy()
+
+    def _command(self, step: Step) -> Command:
+        dispatch = step.dispatch
+        bound = (*dispatch.reads, *dispatch.writes)
+        what = tuple([b.value.id if isinstance(b, Tensor) else b for b in bound])
+        key = (dispatch.kernel, *what)
+        found = self._bound.get(key)
+        if found is None:
+            pipeline = self._pipelines.get(shader_of(dispatch))
+            buffers = [self.memory.buffer(key) for key in what]
+            found = pipeline, self._pipelines.bind(pipeline, self.params.buffer, self.symints.buffer, buffers)
+            self._bound[key] = found
+        offset = self.params.place(dispatch.kernel.interface, dispatch.params)
+        return Command(*found, offset, dispatch.groups, step.call)
+
+    def _readbacks(self, plan: Plan, want: Iterable[int]) -> Iterable[BufferCopy]:
+        offset = 0
+        for n in want:
+            value = self._output(n)
+            if not isinstance(value, TensorValue):
+                continue
+            nbytes = gpu_bytes(value.dtype, plan.dims.get(value.id, value.dims))
+            if nbytes:
+                yield BufferCopy(self.memory.buffer(value.id), nbytes, offset)
+                offset += -(-nbytes // 16) * 16
+
+    def _feeds(self, plan: Plan, feed: Mapping[int, int]) -> Iterable[BufferCopy]:
+        """The last word of an output to the first of an input."""
+        for output, target in feed.items():
+            value = self._output(output)
+            assert isinstance(value, TensorValue)
+            if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
+                raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
+            last = gpu_bytes(value.dtype, plan.dims[value.id]) - 4
+            place = self.memory.buffer(self.memory.graph.inputs[target])
+            yield BufferCopy(self.memory.buffer(value.id), 4, 0, source_offset=last, target=place)
+
+    def _output(self, n: int) -> object:
+        graph = self.memory.graph
+        return graph.values[graph.outputs[n]]
+
+
+def shader_of(dispatch: Dispatch) -> Shader:
+    """The text of a dispatch's kernel, for the tensors that it has."""
+    return dispatch.kernel.shader(dispatch.halves)
+
+
+def readback_bytes(memory: SessionMemory) -> int:
+    """Room for all outputs, each at a multiple of 16 bytes."""
+    values = (memory.graph.values[id] for id in memory.graph.outputs)
+    return sum(gpu_bytes(v.dtype, v.dims) + 16 for v in values if isinstance(v, TensorValue))
+
+
+def input_items(ready: ReadyPlan, inputs: Iterable[int]) -> int:
+    """How many elements a level's inputs have."""
+    return sum(math.prod(ready.plan.dims[id]) for id in inputs if id in ready.plan.dims)

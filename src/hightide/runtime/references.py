@@ -1,0 +1,155 @@
+"""The op calls of a graph on the NumPy references, over a table of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from hightide.errors import HightideError
+from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
+from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
+from hightide.ops.arguments import converted
+from hightide.ops.binding import mutated_ids
+from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
+from hightide.ops.contract import SymIntOp
+from hightide.planning.planner import Plan, Planner
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+Precision: TypeAlias = Literal["float32", "float64"]
+Values: TypeAlias = dict[int, Any]  # value id -> array or int, of one run
+
+
+class References:
+    """Runs the calls of a planner's graph one by one, with float tensors held as `dtype`."""
+
+    def __init__(self, planner: Planner, dtype: Precision = "float32") -> None:
+        self.graph, self.planner, self.dtype = planner.graph, planner, dtype
+        self.last_use = _last_uses(planner.graph)  # call index -> the values that nothing after it reads
+        root = planner.aliases.root
+        self._written = {root[id] for call in planner.graph.calls for id in mutated_ids(call)}
+        self._unpacked: dict[int, np.ndarray] = {}  # weights in blocks: unpacking takes longer than the product
+
+    def run_call(self, call: OpCall, plan: Plan, values: Values) -> None:
+        """Put the outputs of a call at a plan's level into `values`; what it writes in place changes there."""
+        op, ids = self.planner.ops[call.index], output_ids(self.graph, call)
+        if call.index in self.planner.aliases.views:
+            source = self.planner.aliases.views[call.index]
+            values[ids[0]] = self.argument(source, values).reshape(plan.dims[ids[0]])
+            return
+        given = {name: self.argument(id, values) for name, id in call.args.items()}
+        try:
+            result = op.evaluate(converted(op, given))
+        except HightideError as error:
+            raise type(error)(f"{call}: {error}") from None
+        if issubclass(op, SymIntOp):
+            values[ids[0]] = int(result)
+            return
+        results = result if isinstance(result, tuple | list) else (result,)
+        if len(results) != len(ids):
+            raise HightideError(f"internal: the reference of {call} gives {len(results)} outputs, not {len(ids)}")
+        root = self.planner.aliases.root
+        keep = any(root.get(id) in self._written for id in input_ids(self.graph, call))
+        for id, array in zip(ids, results, strict=True):
+            array = np.asarray(array)
+            if array.shape != plan.dims[id]:
+                raise HightideError(
+                    f"internal: the reference of {call} gives {list(array.shape)}, its plan says {list(plan.dims[id])}"
+                )
+            # A reference may return a view; one of memory that is written in place later must keep what it saw.
+            values[id] = array.astype(self.held(self.tensor(id).dtype), copy=keep)
+
+    def argument(self, id: int, values: Mapping[int, Any]) -> Any:
+        """A value as a reference takes it: of this run, or a constant, a literal, a list of values."""
+        match self.graph.values[id]:
+            case TensorValue() as value:
+                return values[id] if id in values else self.constant(value)
+            case SymIntValue():
+                return values[id]
+            case LiteralValue(value=literal):
+                return literal
+            case ListValue(items=items):
+                return tuple(self.argument(item, values) for item in items)
+
+    def input(self, id: int, array: np.ndarray) -> Any:
+        """A graph input: an array that ops may write to, or an int."""
+        if isinstance(self.graph.values[id], SymIntValue):
+            return int(array)
+        # The caller's memory must not be written to.
+        return array.astype(self.held(self.tensor(id).dtype), copy=id in self._written)
+
+    def output(self, id: int, values: Mapping[int, Any]) -> np.ndarray:
+        """A graph output as the caller gets it; floats stay float64 where they are computed so."""
+        array = np.asarray(self.argument(id, values))
+        value = self.graph.values[id]
+        if not isinstance(value, TensorValue):
+            return array
+        as_held = self.dtype == "float64" and value.host_dtype in FLOATS
+        return np.array(array, self.dtype if as_held else numpy_dtype(value.host_dtype), order="C")
+
+    def constant(self, value: TensorValue) -> np.ndarray:
+        assert value.constant is not None
+        if value.dtype in BLOCK_TYPES:
+            if value.id not in self._unpacked:
+                self._unpacked[value.id] = dequantize(value.constant, value.dtype, value.dims).astype(self.dtype)
+            return self._unpacked[value.id]
+        array = read_array(value.constant.view(), value.stored_dtype, value.dims)
+        if value.stored:  # held as less, or more, than the file has
+            array = array.astype(value.dtype)
+        return array.astype(self.held(value.dtype), copy=False)
+
+    def initial_state(self) -> dict[int, np.ndarray]:
+        """Mutable state as the program has it at the start."""
+        return {id: np.array(self.constant(self.tensor(id))) for id in self.planner.aliases.state}
+
+    def forget(self, call: OpCall, values: Values) -> None:
+        """Drop what no call after this one reads."""
+        for id in self.last_use.get(call.index, ()):
+            values.pop(id, None)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        return sum(array.nbytes for array in self._unpacked.values())
+
+    def forget_weights(self) -> None:
+        """Drop the unpacked weights."""
+        self._unpacked.clear()
+
+    def held(self, dtype: str) -> str:
+        """What a tensor of this type is held as."""
+        return self.dtype if dtype in FLOATS else dtype
+
+    def tensor(self, id: int) -> TensorValue:
+        value = self.graph.values[id]
+        assert isinstance(value, TensorValue)
+        return value
+
+
+def numpy_dtype(dtype: str) -> str:
+    """NumPy has no bfloat16: such tensors are held as float32."""
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def read_array(data: memoryview, dtype: str, dims: Sequence[int]) -> np.ndarray:
+    """A tensor's bytes as an array, without a copy where NumPy knows the type."""
+    if dtype == "bfloat16":  # the upper half of a float32
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(dims)
+    return np.frombuffer(data, dtype).reshape(dims)
+
+
+def _last_uses(graph: Graph) -> dict[int, list[int]]:
+    """Call index -> the values that no later call and no output reads."""
+    last: dict[int, int] = {}
+    for call in graph.calls:
+        for id in (*input_ids(graph, call), *output_ids(graph, call)):
+            last[id] = call.index
+    outputs = set(graph.outputs)
+    for id in graph.outputs:
+        value = graph.values[id]
+        outputs.update(value.items if isinstance(value, ListValue) else ())
+    uses: dict[int, list[int]] = {}
+    for id, index in last.items():
+        if id not in outputs:
+            uses.setdefault(index, []).append(id)
+    return uses

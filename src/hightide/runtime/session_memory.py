@@ -1,0 +1,152 @@
+"""The GPU memory of a session's tensors: one buffer each for constants, state and inputs, shared ones for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from hightide.gpu.device import Device
+from hightide.graph.aliases import Aliases
+from hightide.graph.graph import Graph
+from hightide.graph.values import Dims, TensorValue
+from hightide.ops.kernel import Scratch
+from hightide.planning.memory import MemoryPlan
+from hightide.runtime.upload import upload
+from hightide.runtime.words import POISON, from_words, to_words
+
+Buffers = dict[int, Any]  # by value id
+
+
+class SessionMemory:
+    """The buffers of one graph, as `plan` has them; tensors are named by their value ids."""
+
+    def __init__(self, device: Device, graph: Graph, aliases: Aliases, plan: MemoryPlan) -> None:
+        self.device, self.graph, self.aliases, self.plan = device, graph, aliases, plan
+        sizes = {f"tensor {id}": size for id, size in plan.own.items()}
+        sizes |= {f"shared {n}": size for n, size in enumerate(plan.shared_sizes)}
+        for label, size in sizes.items():  # what cannot be built is refused before anything is allocated
+            device.check_size(size, label)
+        self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(plan.shared_sizes)]
+        self._own: Buffers = {id: device.buffer(size, label=f"tensor {id}") for id, size in plan.own.items()}
+        self._snapshot: Buffers = {}
+
+    def buffer(self, what: int | Scratch) -> Any:
+        """The buffer of a tensor, or of scratch."""
+        if isinstance(what, Scratch):
+            return self._shared[self.plan.shared[what]]
+        root = self.aliases.root[what]
+        return self._own[root] if root in self._own else self._shared[self.plan.shared[root]]
+
+    def input_buffer(self, id: int) -> Any:
+        """The buffer that an input is written to; None for an input that no op reads, and for a SymInt."""
+        return self._own.get(id)
+
+    def buffers(self) -> list[Any]:
+        """All of them."""
+        return [*self._shared, *self._own.values()]
+
+    def read(self, id: int, dims: Dims | None = None) -> np.ndarray:
+        """A tensor as it is on the GPU now, at its live dims; without `dims`, at its max dims."""
+        value = self.tensor(id)
+        data = self.device.read(self.buffer(id))
+        return from_words(data, value.dtype, value.dims if dims is None else dims).copy()
+
+    def write(self, id: int, array: np.ndarray, at: int = 0) -> None:
+        """Overwrite a tensor, from byte `at` of its buffer on."""
+        self.device.write(self.buffer(id), at, to_words(array, self.tensor(id).dtype))
+
+    def upload(self, id: int) -> None:
+        """Write a constant as the file has it."""
+        value = self.tensor(id)
+        if value.constant is not None:
+            upload(self.device, self._own[id], value)
+
+    def upload_constants(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """All constants; `progress` is told of (bytes uploaded, bytes in all)."""
+        done, total = 0, sum(self.plan.own.values())
+        for id, size in self.plan.own.items():
+            self.upload(id)
+            done += size
+            if progress is not None:
+                progress(done, total)
+
+    def poison(self, keep: Collection[int] = ()) -> None:
+        """Fill everything that a run must write before it reads with NaN, but not the inputs in `keep`."""
+        inputs = [self._own[id] for id in self.graph.inputs if id in self._own and id not in keep]
+        self._fill([*self._shared, *inputs], POISON)
+
+    def poison_shared(self, what: Iterable[int | Scratch], word: int) -> None:
+        """Fill the shared buffers of these with a word; what has a buffer of its own is left alone."""
+        shared = {self.plan.shared[key] for key in what if key in self.plan.shared}
+        self._fill([self._shared[n] for n in shared], word)
+
+    def _fill(self, buffers: Iterable[Any], word: int) -> None:
+        for buffer in buffers:
+            self.device.write(buffer, 0, np.full(buffer.size // 4, word, np.uint32))
+
+    # ---- state
+
+    @property
+    def state(self) -> list[int]:
+        """The constants that ops write, in a fixed order."""
+        return sorted(self.aliases.state)
+
+    def reset(self) -> None:
+        for id in self.state:
+            self.upload(id)
+        self.device.flush()
+
+    def snapshot(self) -> Buffers:
+        """A copy of the state on the GPU; one is kept, the last."""
+        if not self._snapshot:
+            self._snapshot = self._like_state()
+        self.device.copy((self._own[id], copy) for id, copy in self._snapshot.items())
+        return self._snapshot
+
+    def restore(self, snapshot: Buffers) -> None:
+        self.device.copy((copy, self._own[id]) for id, copy in snapshot.items())
+
+    @contextmanager
+    def state_kept(self) -> Iterator[None]:
+        """The state is afterwards what it was before, whatever runs meanwhile."""
+        copies = self._like_state()
+        self.device.copy((self._own[id], copy) for id, copy in copies.items())
+        try:
+            yield
+        finally:
+            self.restore(copies)
+            _destroy(copies.values())
+
+    def _like_state(self) -> Buffers:
+        return {id: self.device.buffer(self._own[id].size, label="snapshot") for id in self.state}
+
+    # ---- sizes, the end
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        own, inputs = self.plan.own, set(self.graph.inputs)
+        state = self.aliases.state
+        return {
+            "weights": sum(n for id, n in own.items() if id not in state and id not in inputs),
+            "state": sum(n for id, n in own.items() if id in state),
+            "snapshot": sum(buffer.size for buffer in self._snapshot.values()),
+            "inputs": sum(n for id, n in own.items() if id in inputs),
+            "activations": sum(self.plan.shared_sizes),
+        }
+
+    def close(self) -> None:
+        """Free all buffers."""
+        _destroy([*self.buffers(), *self._snapshot.values()])
+        self._shared, self._own, self._snapshot = [], {}, {}
+
+    def tensor(self, id: int) -> TensorValue:
+        value = self.graph.values[id]
+        assert isinstance(value, TensorValue)
+        return value
+
+
+def _destroy(buffers: Iterable[Any]) -> None:
+    for buffer in buffers:
+        buffer.destroy()
