@@ -17,7 +17,7 @@ from hightide.cli.options import MODEL_HELP, Context, Device, Json, Route, note
 from hightide.cli.progress import Tell, bars
 from hightide.gpu.timestamps import Timing
 from hightide.ops.choices import parse_routes
-from hightide.tools.opened_file import parse_at
+from hightide.tools.opened_file import open_file, parse_at
 from hightide.tools.profile import Profile, profile_file
 from hightide.tools.profile.profile_tables import PLAIN_WIDTH, print_profile
 

@@ -121,7 +121,7 @@ class Kernel:
     _shaders: dict[frozenset[str], Shader] = field(default_factory=dict, repr=False)
 
     def over(self, groups: SymExpr, /, **given: Any) -> Dispatch:
-        """A dispatch with all parameters and tensors that the kernel declares; None for what this variant leaves out."""
+        """A dispatch, with all parameters and tensors that the kernel declares; None for what a variant leaves out."""
         declared = self.interface
         try:
             if declared.live:
