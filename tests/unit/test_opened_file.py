@@ -157,7 +157,7 @@ def test_what_is_not_a_program(tmp_path: Path) -> None:
         open_file(broken)
     with pytest.raises(InputError, match="no method 'backward'"):
         open_file(PROGRAMS / "llama_gqa.pte", method="backward")
-    with pytest.raises(InputError, match="has a context of 256; 257"):
+    with pytest.raises(InputError, match="has a context of 256 tokens; it cannot use 257"):
         open_file(MODELS[0], context=257)
 
 

@@ -37,16 +37,18 @@ def perplexity(
     """
     text = decode_text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file)
     llm, _ = open_model(model, opening)
-    require_tokenizer(llm)
-    start = time.perf_counter()
-    with bar(f"scoring {file}", "tokens") as tell:
-        score = score_text(llm, text, window=window, stride=stride, progress=tell)
-    seconds = time.perf_counter() - start
+    name, device = llm.path.name, llm.decoder.device
+    with llm:
+        require_tokenizer(llm)
+        start = time.perf_counter()
+        with bar(f"scoring {file}", "tokens") as tell:
+            score = score_text(llm, text, window=window, stride=stride, progress=tell)
+        seconds = time.perf_counter() - start
     if as_json:
-        fields = {name: getattr(score, name) for name in ("tokens", "scored", "window", "stride")}
+        fields = {field: getattr(score, field) for field in ("tokens", "scored", "window", "stride")}
         measured = {"nll": score.nll, "bits": score.bits, "perplexity": score.perplexity, "seconds": seconds}
-        print(json.dumps({"model": llm.path.name, "device": llm.decoder.device} | fields | measured))
+        print(json.dumps({"model": name, "device": device} | fields | measured))
         return
     print(f"perplexity {score.perplexity:.4f}")
     print(f"nll        {score.nll:.6f} nats per token ({score.bits:.4f} bits), over {score.scored} tokens")
-    note(f"{llm.path.name} on {llm.decoder.device}: {seconds:.1f} s, {score.scored / seconds:.1f} tok/s")
+    note(f"{name} on {device}: {seconds:.1f} s, {score.scored / seconds:.1f} tok/s")

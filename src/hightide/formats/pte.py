@@ -19,7 +19,6 @@ from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Uint32, root_tab
 from hightide.formats.program_file import (
     Delegate,
     DelegateCall,
-    EValue,
     FreeCall,
     Instruction,
     JumpFalseCall,
@@ -27,29 +26,10 @@ from hightide.formats.program_file import (
     MethodFile,
     MoveCall,
     ProgramFile,
-    TensorSpec,
-    ValueListSpec,
 )
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte_values import TensorData, read_subsegments, read_values
 from hightide.graph.blob import Blob
-
-__all__ = [
-    "Delegate",
-    "DelegateCall",
-    "EValue",
-    "FreeCall",
-    "Instruction",
-    "JumpFalseCall",
-    "KernelCall",
-    "MethodFile",
-    "MoveCall",
-    "ProgramFile",
-    "TensorSpec",
-    "ValueListSpec",
-    "read_data_file",
-    "read_program",
-]
 
 PROGRAM = (
     "version",

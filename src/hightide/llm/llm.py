@@ -67,7 +67,11 @@ class LLM:
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
         self.context = decoder.context
         self._engine: Engine | None = Engine(decoder)
-        self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
+        try:
+            self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
+        except BaseException:
+            self.close()
+            raise
         self._ends = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
         if self.tokenizer is not None:
             self._ends |= set(self.tokenizer.eos_ids)

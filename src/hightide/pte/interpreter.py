@@ -148,7 +148,7 @@ class Interpreter:
             return value.item() if isinstance(value, np.ndarray | np.generic) else value
         array = np.asarray(value)
         if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
-            raise InputError(f"the output would be {list(array.shape)}, beyond its max dims {list(spec.dims)}")
+            raise InputError(f"the output would be {list(array.shape)}, over its max dims {list(spec.dims)}")
         return array.astype(numpy_dtype(spec.dtype), copy=False)
 
     def _output(self, id: int, values: list[Any]) -> np.ndarray:

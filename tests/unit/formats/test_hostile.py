@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.pte import TensorSpec, read_data_file, read_program
+from hightide.formats.program_file import TensorSpec
+from hightide.formats.ptd import read_data_file
+from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.blob import Blob
 from hightide.graph.values import TensorValue

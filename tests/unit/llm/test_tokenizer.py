@@ -161,7 +161,7 @@ def test_executorch_has_a_longer_header(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.bin"
     path.write_bytes(struct.pack("<3I", 512, 1, 2) + data)
     assert Tokenizer.from_file(path).encode("Once upon a time") == [1, 403, 407, 261, 378]
-    with pytest.raises(ProgramError, match="512 tokens, the model 32000"):
+    with pytest.raises(ProgramError, match="512 tokens, but the model has 32000"):
         Tokenizer.from_llama2c(path, 32000)
 
 

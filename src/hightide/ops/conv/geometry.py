@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import TypeAlias
 
 from hightide.errors import InputError
@@ -18,11 +17,7 @@ NO_CONTEXT = Context({}, {}, 0)  # for references, whose arguments are plain num
 def per_dim(ctx: Context, values: Sizes, rank: int, what: str, least: int = 0) -> Dims:
     """A number for each of `rank` spatial dims."""
     given = values if isinstance(values, tuple | list) else (values,)
-    return _checked(tuple([ctx.pin(v) for v in given]), rank, what, least)
-
-
-@cache
-def _checked(numbers: Dims, rank: int, what: str, least: int) -> Dims:
+    numbers = tuple([ctx.pin(v) for v in given])
     spread = numbers * rank if len(numbers) == 1 else numbers
     if len(spread) != rank or min(spread, default=least) < least:
         raise InputError(f"{what} is {list(numbers)}: it must be {rank} numbers of at least {least}")
@@ -96,7 +91,6 @@ class ConvShape:
     out_size: Dims
 
     @classmethod
-    @lru_cache(maxsize=256)  # asked for twice at a level, and by layers that are alike
     def of(cls, x: Dims, weight: Dims, windows: Windows, groups: int, extra: Dims | None = None) -> ConvShape:
         """Of x [N, C, ...], checked as torch does; `extra` is the output_padding of a transposed convolution.
 

@@ -1,4 +1,4 @@
-// What gates go through.
+// The activations that a gate may have.
 fn silu(x: f32) -> f32 { return x / (1.0 + exp(-x)); }
 fn gelu_tanh(x: f32) -> f32 {
     let inner = 0.7978845608 * (x + 0.044715 * x * x * x);

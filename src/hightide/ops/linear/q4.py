@@ -37,6 +37,7 @@ class Q4Weight:
         return (*x.dims[:-1], n)
 
     def dispatch(self, ctx: Context, product: Product) -> Iterator[Dispatch]:
+        """The product by blocks, where rows and groups are whole blocks; else element by element."""
         k, group = product.k, self.group
         (n, row_bytes), scale_row = self.codes.dims, self.scales.dims[1]
         if not (product.rows and n):

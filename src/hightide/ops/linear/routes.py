@@ -97,7 +97,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
 
 @dataclass(slots=True)
 class Tile:
-    """What a workgroup of a route computes, and the kernel that does."""
+    """The rows and columns that a workgroup computes, and its kernel: linear/<file>.wgsl with these constants."""
 
     file: str
     name: str
@@ -107,6 +107,7 @@ class Tile:
 
 
 def _tile(route: str, m: int, blocks: int, subgroup_size: int, int8: bool) -> Tile:
+    """The tile of a route for `m` rows."""
     if route == "shared":
         rows = 1 if m <= 8 else 2 if m <= 16 else 4
         return Tile("shared", "shared", 8 * rows, 32, {"ROWS": rows})
@@ -118,6 +119,6 @@ def _tile(route: str, m: int, blocks: int, subgroup_size: int, int8: bool) -> Ti
         "split": (SPLIT_LANES, "shared", SPLIT_LANES),
         "subgroups": (SPLIT_LANES, "shuffles", min(SPLIT_LANES, subgroup_size)),
     }[route]
-    steps = min(blocks, most).bit_length() - 1  # 2^steps lanes share a column: as many as there are blocks for
+    steps = max(1, min(blocks, most)).bit_length() - 1  # 2^steps lanes share a column: as many as there are blocks for
     constants: dict[str, Constant] = {"ROWS": rows, "LANES": lanes, "STEPS": steps, "ADD": add, "INT8": int8}
     return Tile("split", f"{route}_{rows}{'_int8' * int8}", rows, 4 * lanes >> steps, constants)

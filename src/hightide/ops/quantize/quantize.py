@@ -31,11 +31,12 @@ class ChooseQparams(Op):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, block = self.x, self.block
-        rows = len(block) == x.rank and all(b == 1 for b in block[:-1]) and block[-1:] == x.dims[-1:]
-        if self.mapping != "ASYMMETRIC" or not rows or self.keepdim:
+        if self.mapping != "ASYMMETRIC" or block != (*(1 for _ in block[1:]), x.width) or len(block) != x.rank:
             raise UnsupportedError(
-                f"{self.mapping} parameters for blocks of {list(block)}: only asymmetric rows have a form"
+                f"{self.mapping} parameters for blocks of {list(block)} have no kernel; those of rows, asymmetric, have"
             )
+        if self.keepdim:
+            raise UnsupportedError("parameters that keep the dim of the row have no kernel")
         return [x.dims[:-1], x.dims[:-1]]
 
     def plan(self, ctx: Context, out: tuple[Tensor, Tensor]) -> Iterable[Dispatch]:
