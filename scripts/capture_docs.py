@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = "110"
+COMMAND = """-c 'import sys; sys.argv[0] = "hightide"; from hightide.cli import main; main()' """  # as when installed
 MARKER = re.compile(
     r"(?P<marker><!-- captured(?P<masked>-masked|-sample)?: (?P<command>[^\n]+?) -->\n)"
     r"```(?P<kind>\w*)\n(?P<text>.*?)```\n",
@@ -82,9 +83,9 @@ def masked(text: str) -> str:
 def run_command(command: str) -> str:
     """Both streams of a command, in the root, with a `hightide` that is this tree's."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, module in (("hightide", "-m hightide "), ("python", "")):
+        for name, code in (("hightide", COMMAND), ("python", "")):
             script = Path(folder) / name
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {code}"$@"\n')
             script.chmod(0o755)
         path = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
         source = f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
