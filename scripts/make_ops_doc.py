@@ -32,8 +32,8 @@ Every op that runs on the GPU also has a NumPy reference; an op on SymInts is ar
 are those that the op cases in `ops/<family>/cases.py` cover, planned at each level that the tests run. Other types may
 work, and a type that does not is refused when a session is built. Where float32 is listed, float16 works too: stored as
 halves on an adapter that has them, else as float32. The route `view` dispatches nothing. A dash means that the op has
-nothing to plan (NumPy only, host) or that no case plans it. Weights in GGUF blocks have tests of their own and are not in
-the table.
+nothing to plan (NumPy only, host) or that no case plans it. Weights in GGUF blocks have tests of their own and are not
+in the table.
 """
 
 Found = dict[str, tuple[set[str], set[str]]]  # op name -> (types, routes)

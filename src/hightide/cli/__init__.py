@@ -1,7 +1,7 @@
 """The `hightide` command: results on stdout, everything else on stderr, one module per command.
 
-A command's module is imported when that command is called, so that `hightide --help` imports none of them. Commands read
-arguments and print; the work is in `tools`, `llm` and `pte`, and nothing imports this package.
+A command's module is imported when that command is called, so that `hightide --help` imports none of them. Commands
+read arguments and print; the work is in `tools`, `llm` and `pte`, and nothing imports this package.
 """
 
 from __future__ import annotations
