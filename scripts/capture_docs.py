@@ -1,10 +1,10 @@
 """Fills code blocks of the pages in docs/ with files and the output of commands, or checks that they are current.
 
 A block that follows `<!-- file: PATH -->` holds that file. One that follows `<!-- captured: COMMAND -->` holds the
-command and what it prints (both streams). With `captured-masked:` a check ignores what differs from run to run: numbers,
-the blanks around them, and the adapter's name. With `captured-sample:` it compares only the first line, that way, for
-output whose lines change places from run to run. Commands run in the repository's root, where `hightide` and `python`
-are this interpreter's.
+command and what it prints (both streams). With `captured-masked:` a check ignores what differs from run to run:
+numbers, the blanks around them, and the adapter's name. With `captured-sample:` it compares only the first line, that
+way, for output whose lines change places from run to run. Commands run in the repository's root, where `hightide`
+and `python` are this interpreter's.
 
     python scripts/capture_docs.py [--check] [docs/inspect.md ...]
 """
