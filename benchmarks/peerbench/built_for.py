@@ -6,8 +6,8 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from hightide.tools.bench.bench_engine import Engine
-from hightide.tools.bench.samples import Sample
+from hightide.tools.bench.bench_engine import BenchEngine
+from hightide.tools.bench.samples import TimeSample
 
 LONG = 2048
 
@@ -24,11 +24,11 @@ class BuiltFor:
 
 def measure_built_for(model: Path, *, device: str | None, software: bool, pairs: int) -> BuiltFor:
     """Steps of the two in turns, each pair in the other order than the one before."""
-    built = [Engine(model, context=LONG, chunk=chunk, device=device) for chunk in (LONG, 1)]
+    built = [BenchEngine(model, context=LONG, chunk=chunk, device=device) for chunk in (LONG, 1)]
     for engine in built:
         _step(engine)
 
-    def cost(sample: Sample) -> float:
+    def cost(sample: TimeSample) -> float:
         return sample.cpu_ms if software else sample.wall_ms
 
     ratios, times = [], []
@@ -41,6 +41,6 @@ def measure_built_for(model: Path, *, device: str | None, software: bool, pairs:
     return BuiltFor(LONG, middle, low, high, statistics.median(times), pairs)
 
 
-def _step(engine: Engine, tokens: int = 4) -> Sample:
+def _step(engine: BenchEngine, tokens: int = 4) -> TimeSample:
     engine.start_at(64)
     return engine.decode(tokens).samples[0]

@@ -14,7 +14,7 @@ from hightide.gpu.limits import Limits
 from hightide.ops.builder import GraphBuilder
 from hightide.runtime.gpu_session import GpuSession, Ticket
 from hightide.tools.bench.kernel_shares import KernelShare, shares_of
-from hightide.tools.bench.samples import Measured, Sample, timed
+from hightide.tools.bench.samples import Measured, TimeSample, timed
 
 ROWS = (1, 128)
 ENGINES = Path(__file__).parent / "engines"
@@ -37,7 +37,7 @@ class Matmul:
 
     def matmul(self, rows: int, count: int) -> Measured:
         x = np.random.default_rng(rows).standard_normal((rows, K)).astype(np.float32)
-        samples: list[Sample] = []
+        samples: list[TimeSample] = []
         for _ in range(count):
             sample, (y,) = timed(lambda: self.session.run([x]))
             samples.append(sample)

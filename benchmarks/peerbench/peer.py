@@ -22,7 +22,7 @@ from typing import Any
 
 from hightide.errors import HightideError
 from hightide.folders import cache_folder
-from hightide.tools.bench.samples import Measured, Sample
+from hightide.tools.bench.samples import Measured, TimeSample
 
 SCRIPTS = Path(__file__).parent / "engines"
 PATIENCE = 900.0  # seconds for an answer: the first one may compile shaders for minutes
@@ -130,7 +130,7 @@ class Peer:
             self.close()
             raise
         self.about: dict[str, Any] = told["ready"]
-        self.load = Sample(**told["load"])
+        self.load = TimeSample(**told["load"])
 
     def prefill(self, tokens: Sequence[int]) -> Measured:
         return self._ask({"do": "prefill", "tokens": list(tokens)})
@@ -165,7 +165,7 @@ class Peer:
         except OSError:
             raise self._error("it ended") from None
         told = self._answer()
-        return Measured(tuple(Sample(**sample) for sample in told["samples"]), tuple(told["ids"]))
+        return Measured(tuple(TimeSample(**sample) for sample in told["samples"]), tuple(told["ids"]))
 
     def _send(self, order: dict[str, Any]) -> None:
         assert self._process.stdin is not None

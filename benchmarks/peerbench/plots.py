@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hightide.tools.bench.bench_engine import NAME, short_name
-from hightide.tools.bench.samples import Row
+from hightide.tools.bench.samples import WorkRow
 from peerbench.suite import Result
 
 OURS, THEIRS, REFERENCE = "#0b7285", "#adb5bd", "#e9ecef"
@@ -47,7 +47,7 @@ def _curves(result: Result, path: Path) -> Path:
     return _save(figure, path, result)
 
 
-def _walls(rows: Sequence[Row]) -> list[list[float]]:
+def _walls(rows: Sequence[WorkRow]) -> list[list[float]]:
     return [[row.wall_ms.median for row in rows], [row.wall_ms.high for row in rows], [row.wall_ms.low for row in rows]]
 
 
@@ -73,7 +73,7 @@ def _matmul(result: Result, path: Path) -> Path:
     return _save(figure, path, result)
 
 
-def _bars(axis: Any, rows: Sequence[Row], software: bool) -> None:
+def _bars(axis: Any, rows: Sequence[WorkRow], software: bool) -> None:
     ordered = sorted(rows, key=lambda row: -row.milliseconds(software))
     times = [row.milliseconds(software) for row in ordered]
     colours = [OURS if row.engine == NAME else REFERENCE if row.on_cpu else THEIRS for row in ordered]

@@ -14,7 +14,7 @@ import linear
 
 from hightide.gpu.device import Device
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.bench.samples import Sample, timed
+from hightide.tools.bench.samples import TimeSample, timed
 
 HEADS, KV_HEADS, DEPTH = 9, 3, 64  # SmolLM2's
 ROUNDS = 9
@@ -38,7 +38,7 @@ def _share(device: Device, work: Callable[[], object], read: Callable[[], object
     work()
     read()
 
-    def cost(sample: Sample) -> float:
+    def cost(sample: TimeSample) -> float:
         return sample.cpu_ms if device.traits.software else sample.wall_ms
 
     taken = [(cost(timed(work)[0]), cost(timed(read)[0])) for _ in range(ROUNDS)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from hightide.tools.bench.bench_engine import NAME, short_name
 from hightide.tools.bench.bench_tables import Table, about_machine, kernel_table, limits_table, model_tables
-from hightide.tools.bench.samples import Row, find_row
+from hightide.tools.bench.samples import WorkRow, find_row
 from peerbench.goals import goals
 from peerbench.plots import draw
 from peerbench.suite import Result
@@ -54,7 +54,7 @@ def tables(result: Result, kernels: bool) -> list[Table]:
     return found
 
 
-def _peer_table(title: str, rows: Sequence[Row], software: bool) -> Table:
+def _peer_table(title: str, rows: Sequence[WorkRow], software: bool) -> Table:
     """Engines by what they take; the ratio is theirs by hightide's."""
     lines = []
     for what, size in dict.fromkeys((row.what, row.size) for row in rows if row.engine != NAME):

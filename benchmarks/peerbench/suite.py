@@ -12,11 +12,11 @@ from hightide.errors import HightideError, InputError
 from hightide.formats.gguf import is_gguf
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits
-from hightide.tools.bench.bench_engine import Engine, prompt, short_name
+from hightide.tools.bench.bench_engine import BenchEngine, prompt, short_name
 from hightide.tools.bench.kernel_shares import KernelShare
 from hightide.tools.bench.model_bench import QUICK as QUICK_BENCH
 from hightide.tools.bench.model_bench import BenchSettings, ModelResult, measure_model, open_engine
-from hightide.tools.bench.samples import Measured, Row
+from hightide.tools.bench.samples import Measured, WorkRow
 from peerbench.built_for import BuiltFor
 from peerbench.matmul import ROWS, Matmul, matmul_shares
 from peerbench.peer import KINDS, Kind, Peer, PeerError
@@ -53,7 +53,7 @@ class Modelled(Protocol):
 @dataclass
 class ComparedModel:
     own: ModelResult
-    shared: list[Row]  # all engines on the same work; none without peers
+    shared: list[WorkRow]  # all engines on the same work; none without peers
     about: dict[str, dict[str, Any]] = field(default_factory=dict)  # of each peer
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Result:
     limits: Limits
     software: bool  # the adapter is the CPU: engines are compared by CPU time
     models: list[ComparedModel] = field(default_factory=list)
-    matmul: list[Row] = field(default_factory=list)
+    matmul: list[WorkRow] = field(default_factory=list)
     matmul_kernels: list[KernelShare] = field(default_factory=list)
     built_for: BuiltFor | None = None
     shares: dict[str, float] = field(default_factory=dict)  # of reading the same bytes: "gemv", "attention 4096"
@@ -122,7 +122,7 @@ def measure_matmul(device: Device, settings: Settings, result: Result, kinds: Se
                     _note(result, str(error))
         for rows in ROWS:
             ours.matmul(rows, 2)
-        found = {(rows, e.name): Row("matmul", rows, e.name, e.on_cpu) for rows in ROWS for e in engines}
+        found = {(rows, e.name): WorkRow("matmul", rows, e.name, e.on_cpu) for rows in ROWS for e in engines}
         for turn in range(max(3, settings.rounds)):
             tell(f"q4 matmul: round {turn + 1}")
             for rows in ROWS:
@@ -135,7 +135,7 @@ def measure_matmul(device: Device, settings: Settings, result: Result, kinds: Se
 
 
 def _open_peer(
-    kind: Kind, model: Path, engine: Engine, tokens: Sequence[int], result: Result, adapter: str
+    kind: Kind, model: Path, engine: BenchEngine, tokens: Sequence[int], result: Result, adapter: str
 ) -> Peer | None:
     """A peer that has read a prompt once, or None with a note of why it is not there."""
     if not is_gguf(model):
@@ -163,13 +163,13 @@ def _open_peer(
 
 def _shared_work(
     engines: Sequence[Modelled], tokens: Sequence[int], settings: Settings, result: Result, tell: Tell
-) -> list[Row]:
+) -> list[WorkRow]:
     """A prompt, then decoding behind it: engine after engine, round after round."""
     if len(engines) < 2:
         return []
     engines[0].prefill(tokens)
     size = len(tokens)
-    found = {(what, e.name): Row(what, size, e.name, e.on_cpu) for what in ("prefill", "decode") for e in engines}
+    found = {(what, e.name): WorkRow(what, size, e.name, e.on_cpu) for what in ("prefill", "decode") for e in engines}
     broken: set[str] = set()
     for turn in range(settings.rounds):
         tell(f"round {turn + 1} of {', '.join(e.name for e in engines if e.name not in broken)}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hightide.gpu.device import adapters
     from hightide.llm.llm import LLM
     from hightide.llm.options import GenerationOptions
-    from hightide.llm.sampling import Sampling
+    from hightide.llm.token_sampling import Sampling
     from hightide.pte.program import Method, Program, load
 
     __version__: str
@@ -44,7 +44,7 @@ _LAZY = {
     "GenerationOptions": "hightide.llm.options",
     "Method": "hightide.pte.program",
     "Program": "hightide.pte.program",
-    "Sampling": "hightide.llm.sampling",
+    "Sampling": "hightide.llm.token_sampling",
     "adapters": "hightide.gpu.device",
     "load": "hightide.pte.program",
 }

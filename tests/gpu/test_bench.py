@@ -18,7 +18,7 @@ import hightide
 from hightide.cli import main
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits
-from hightide.tools.bench.bench_engine import Engine, prompt
+from hightide.tools.bench.bench_engine import BenchEngine, prompt
 from hightide.tools.bench.host import counted, measure_host
 from hightide.tools.bench.kernel_shares import kernel_shares
 
@@ -32,11 +32,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(model: Path, device: Device) -> Engine:
-    return Engine(model, context=160, chunk=32, device=str(device.adapter.index))
+def engine(model: Path, device: Device) -> BenchEngine:
+    return BenchEngine(model, context=160, chunk=32, device=str(device.adapter.index))
 
 
-def test_what_is_timed_is_what_the_engine_does(engine: Engine, model: Path) -> None:
+def test_what_is_timed_is_what_the_engine_does(engine: BenchEngine, model: Path) -> None:
     tokens = prompt(70, SMALL.vocab)  # in three chunks
     wanted = hightide.LLM(model, context=160).generate(tokens, max_tokens=9, stop_ids=[]).tokens
     first = engine.prefill(tokens)
@@ -45,7 +45,7 @@ def test_what_is_timed_is_what_the_engine_does(engine: Engine, model: Path) -> N
     assert first.samples[0].wall_ms > 0 and first.samples[0].cpu_ms > 0
 
 
-def test_a_filled_cache_changes_what_is_decoded(engine: Engine) -> None:
+def test_a_filled_cache_changes_what_is_decoded(engine: BenchEngine) -> None:
     engine.session.reset()
     engine.start_at(100)
     empty = engine.decode(4).ids
@@ -54,7 +54,7 @@ def test_a_filled_cache_changes_what_is_decoded(engine: Engine) -> None:
     assert engine.decode(4).ids != empty
 
 
-def test_host_counts_a_steady_step(engine: Engine) -> None:
+def test_host_counts_a_steady_step(engine: BenchEngine) -> None:
     host = measure_host(engine, position=40)
     ticket = engine.decoder.launch([1], 40)
     engine.decoder.collect(ticket)
@@ -65,7 +65,7 @@ def test_host_counts_a_steady_step(engine: Engine) -> None:
     assert 0 < host.known_level_us < host.new_level_ms * 1e3
 
 
-def test_bytes_are_counted_while_it_runs(engine: Engine) -> None:
+def test_bytes_are_counted_while_it_runs(engine: BenchEngine) -> None:
     engine.decode(1)
     with counted(engine.session) as traffic:
         engine.decode(2)
@@ -75,7 +75,7 @@ def test_bytes_are_counted_while_it_runs(engine: Engine) -> None:
     assert (traffic.written, traffic.read) == (0, 0)
 
 
-def test_kernels_add_up_to_the_run(engine: Engine) -> None:
+def test_kernels_add_up_to_the_run(engine: BenchEngine) -> None:
     usual = engine.session.recorder
     shares = kernel_shares(engine, LIMITS, contexts=(0, 100, 4096), runs=2)
     assert engine.session.recorder is usual
@@ -137,7 +137,7 @@ def test_installed_peers_run_the_same_model(kind: Kind, model: Path, device: Dev
     except PeerError as error:
         pytest.skip(str(error))
     tokens = prompt(2, SMALL.vocab)  # longer ones go wrong in ONNX Runtime's attention on llvmpipe
-    ours = Engine(model, context=64, device=str(device.adapter.index))
+    ours = BenchEngine(model, context=64, device=str(device.adapter.index))
     with Peer(kind, model) as peer:
         assert peer.prefill(tokens).ids == ours.prefill(tokens).ids
         assert len(peer.decode(3).samples) == 3

@@ -95,6 +95,8 @@ def test_it_is_kept_until_a_kernel_changes(
     assert code == 0 and found["healthy"] and found["self_test"]["trials"] == 2 and found["models"]
     code, out = doctor("--no-test")
     assert code == 0 and device.adapter.name in out and "Self-test" not in out and "largest tensor" in out
-    monkeypatch.setattr(examination, "tested", lambda *_: examination.SelfTest(2, 2, (("relu", "relu at S=1: wrong"),), 1.0))
+    monkeypatch.setattr(
+        examination, "tested", lambda *_: examination.SelfTest(2, 2, (("relu", "relu at S=1: wrong"),), 1.0)
+    )
     code, out = doctor()
     assert code == 1 and "1 wrong" in out and "relu at S=1: wrong" in out

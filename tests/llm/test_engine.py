@@ -21,7 +21,7 @@ from hightide.gpu.device import adapters
 from hightide.gpu.recorder import Recorder
 from hightide.llm.decoder import Decoder, GraphDecoder
 from hightide.llm.options import GenerationOptions
-from hightide.llm.sampling import Sampling, find_draft
+from hightide.llm.token_sampling import Sampling, find_draft
 from hightide.ops.sampling.sampling import sample
 from hightide.planning.explain import explain
 from hightide.pte.program import load

@@ -32,7 +32,7 @@ from hightide.tools.bench.bench_engine import NAME, prompt
 from hightide.tools.bench.host import Host
 from hightide.tools.bench.kernel_shares import KernelShare
 from hightide.tools.bench.model_bench import ModelResult
-from hightide.tools.bench.samples import Row, Sample, find_row, spread
+from hightide.tools.bench.samples import TimeSample, WorkRow, find_row, spread
 
 SMALL = RandomLlama(dim=64, layers=2, heads=4, kv_heads=2, ffn=96, vocab=320, context=64)
 
@@ -90,16 +90,16 @@ def test_spread_is_the_median_and_the_middle_half() -> None:
 
 
 def test_rates_count_the_prompt_or_one_token() -> None:
-    sample = Sample(cpu_ms=10.0, wall_ms=20.0)
-    assert Row("prefill", 128, NAME, samples=[sample]).rate == 6400
-    assert Row("decode", 128, NAME, samples=[sample]).rate == 50
-    assert Row("decode", 128, NAME, samples=[sample]).milliseconds(software=True) == 10
-    assert Row("decode", 128, NAME, samples=[sample]).milliseconds(software=False) == 20
-    assert sample.shared(4) == Sample(2.5, 5.0)
+    sample = TimeSample(cpu_ms=10.0, wall_ms=20.0)
+    assert WorkRow("prefill", 128, NAME, samples=[sample]).rate == 6400
+    assert WorkRow("decode", 128, NAME, samples=[sample]).rate == 50
+    assert WorkRow("decode", 128, NAME, samples=[sample]).milliseconds(software=True) == 10
+    assert WorkRow("decode", 128, NAME, samples=[sample]).milliseconds(software=False) == 20
+    assert sample.shared(4) == TimeSample(2.5, 5.0)
 
 
 def test_a_row_without_samples_is_not_found() -> None:
-    assert find_row([Row("decode", 128, NAME)], "decode", 128, NAME) is None
+    assert find_row([WorkRow("decode", 128, NAME)], "decode", 128, NAME) is None
 
 
 @pytest.mark.parametrize("length, vocab", [(1, 2), (128, 320), (1024, 32000)])
@@ -201,8 +201,8 @@ def test_the_node_peer_parses() -> None:
 # ---- goals and tables
 
 
-def row(what: str, size: int, engine: str, cpu_ms: float, on_cpu: bool = False) -> Row:
-    return Row(what, size, engine, on_cpu, [Sample(cpu_ms, cpu_ms / 2)] * 3)
+def row(what: str, size: int, engine: str, cpu_ms: float, on_cpu: bool = False) -> WorkRow:
+    return WorkRow(what, size, engine, on_cpu, [TimeSample(cpu_ms, cpu_ms / 2)] * 3)
 
 
 def result(peer_ms: float = 80.0) -> Result:

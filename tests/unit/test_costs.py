@@ -9,7 +9,7 @@ import pytest
 
 from hightide.graph.graph import Graph
 from hightide.ops import REGISTRY
-from hightide.ops.attention.costs import SOFTMAX, visible_pairs
+from hightide.ops.attention.attention_cost import SOFTMAX, visible_pairs
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.case import Case, all_cases
 from hightide.ops.choices import Choices

@@ -12,8 +12,8 @@ from typing import Any
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
 from hightide.llm.answer import Stats
+from hightide.llm.chat_template import check_message
 from hightide.llm.llm import LLM
-from hightide.llm.template import check_message
 
 
 class Interrupted(Exception):

@@ -11,8 +11,8 @@ from hightide.llm.answer import Piece, Stats
 from hightide.llm.decoder import GREEDY, StepResult
 from hightide.llm.engine import Engine
 from hightide.llm.options import GenerationOptions
-from hightide.llm.sampling import ChosenToken, find_draft
 from hightide.llm.text_stream import TextStream
+from hightide.llm.token_sampling import ChosenToken, find_draft
 
 MAX_DRAFT = 7  # tokens guessed at once by prompt lookup
 

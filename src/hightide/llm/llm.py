@@ -18,11 +18,11 @@ import numpy as np
 from hightide.errors import HightideError, InputError, ProgramError
 from hightide.formats.gguf import is_gguf
 from hightide.llm.answer import Completion
+from hightide.llm.chat_template import render
 from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_pte
 from hightide.llm.engine import Engine
 from hightide.llm.generation import Generation, Stream
 from hightide.llm.options import GenerationOptions
-from hightide.llm.template import render
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.pte.program import load

@@ -8,7 +8,7 @@ from typing import Any
 
 from hightide.errors import InputError
 from hightide.llm.decoder import Progress
-from hightide.llm.sampling import Sampling
+from hightide.llm.token_sampling import Sampling
 
 ON_FULL = ("stop", "shift")
 

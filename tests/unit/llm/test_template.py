@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hightide.errors import InputError
-from hightide.llm.template import CHATML, render
+from hightide.llm.chat_template import CHATML, render
 
 HI = [{"role": "user", "content": "Hi"}]
 LLAMA2 = (

@@ -26,8 +26,8 @@ from vocabularies import (
 )
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.llm.chat_template import render
 from hightide.llm.pretokenizers import BYTES, KINDS, SPELLING, byte_level, read_tiktoken
-from hightide.llm.template import render
 from hightide.llm.tokenizer import Tokenizer
 
 

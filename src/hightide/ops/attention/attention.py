@@ -10,8 +10,8 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
+from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
 from hightide.ops.attention.cache import check_cache, check_position, update_caches
-from hightide.ops.attention.costs import AttentionOp, Seen, seen_in_cache
 from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Int, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast

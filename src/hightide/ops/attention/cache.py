@@ -11,7 +11,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
-from hightide.ops.attention.costs import AttentionOp, Seen, seen_in_cache
+from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
 from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.norm.norm import rms_normed
 from hightide.ops.rotary.turns import check_rows, turned_halves, turned_neighbours

@@ -69,10 +69,6 @@ class Attention:
     heads_first: bool = False
 
     @property
-    def heads(self) -> int:
-        return self._heads(self.q)
-
-    @property
     def kv_heads(self) -> int:
         return self._heads(self.k)
 
@@ -92,7 +88,12 @@ class Attention:
     @property
     def rows(self) -> int:
         """Query rows of a kv head: those of all heads that share it."""
-        return self.tokens * self.heads // self.kv_heads
+        return self.tokens * self.group
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a kv head."""
+        return self._heads(self.q) // self._heads(self.k)
 
     @property
     def step(self) -> int:
@@ -124,14 +125,15 @@ class Attention:
 
     def given(self, rows: int, block: int) -> dict[str, Any]:
         """The parameters and inputs of common.wgsl, for tiles of `rows` query rows and blocks of `block` keys."""
+        tokens, group = self.tokens, self.group
         tensors = {"q": self.q, "k": self.k, "v": self.v}
         given: dict[str, Any] = {
             **tensors,
             "mask": self.mask,
             "kv_heads": self.kv_heads,
-            "group": self.heads // self.kv_heads,
-            "tokens": self.tokens,
-            "row_tiles": ceil_div(self.rows, rows),
+            "group": group,
+            "tokens": tokens,
+            "row_tiles": ceil_div(tokens * group, rows),
             "rows_per_tile": rows,
             "block": block,
             "depth": self.depth,
@@ -199,7 +201,7 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
 def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     """Parts of the context side by side, then their sums joined; how many parts follows position + tokens."""
     rows = attention.tile(TILE_ROWS)
-    every_row = attention.heads * attention.tokens
+    every_row = attention.kv_heads * attention.rows
     most_parts = ceil_div(attention.capacity, PART_KEYS)
     sums = ctx.scratch(most_parts * every_row * attention.v.width * 4)
     stats = ctx.scratch(most_parts * every_row * 8)

@@ -39,44 +39,46 @@ def _fill(word: str) -> Kernel:
 
 
 class Full(Op):
-    """A tensor of one value: of given sizes, or of the dims of x."""
+    """A tensor of one value: of a size, or of the dims of x; else of rank 0."""
 
-    x: ClassVar[Any] = None  # what is not an argument of the op at hand
-    size: ClassVar[Any] = ()
-    fill_value: ClassVar[Any]
+    value: ClassVar[float] = 0  # where no argument says it
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        return [tuple(ctx.pin(size) for size in self.size) if self.x is None else self.x.dims]
+        given = self.__dict__
+        return [given["x"].dims if "x" in given else tuple(ctx.pin(size) for size in given.get("size", ()))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield fill(out, _number(ctx, self.fill_value))
+        yield fill(out, _number(ctx, self.__dict__.get("fill_value", self.value)))
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
-        self: Any = cls.bound(dict(arguments))
-        return np.full(self.size if self.x is None else self.x.shape, self.fill_value)
+        dims = arguments["x"].shape if "x" in arguments else arguments.get("size", ())
+        return np.full(dims, arguments.get("fill_value", cls.value))
 
 
 class Arange(Op):
     """start, start + step, ... below end."""
 
-    start: ClassVar[Any] = 0  # what is not an argument of the op at hand
-    end: ClassVar[Any]
-    step: ClassVar[Any] = 1
-
     def outputs(self, ctx: Context) -> list[Dims]:
-        start, end, step = (_number(ctx, value) for value in (self.start, self.end, self.step))
+        start, end, step = self._numbers(ctx)
         if step == 0 or (end - start) / step < 0:
             raise InputError(f"a range from {start} to {end} by {step}")
         return [(math.ceil((end - start) / step),)]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield fill(out, _number(ctx, self.start), _number(ctx, self.step))
+        start, _, step = self._numbers(ctx)
+        yield fill(out, start, step)
+
+    def _numbers(self, ctx: Context) -> list[float]:
+        return [_number(ctx, value) for value in _range(self.__dict__)]
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
-        self: Any = cls.bound(dict(arguments))
-        return np.arange(self.start, self.end, self.step)
+        return np.arange(*_range(arguments))
+
+
+def _range(given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    return given.get("start", 0), given["end"], given.get("step", 1)
 
 
 def _declare(base: type[Op], *names: str, arguments: Mapping[str, Any], **members: Any) -> None:
@@ -89,13 +91,13 @@ SIZE: dict[str, Any] = {"size": tuple[Int, ...]}
 LIKE: dict[str, Any] = {"x": Tensor}
 VALUE: dict[str, Any] = {"fill_value": Number}
 _declare(Full, "aten.full.default", arguments=SIZE | VALUE)
-_declare(Full, "aten.zeros.default", "aten.empty.memory_format", arguments=SIZE, fill_value=0)
-_declare(Full, "aten.ones.default", arguments=SIZE, fill_value=1)
+_declare(Full, "aten.zeros.default", "aten.empty.memory_format", arguments=SIZE)
+_declare(Full, "aten.ones.default", arguments=SIZE, value=1)
 _declare(Full, "aten.full_like.default", arguments=LIKE | VALUE)
-_declare(Full, "aten.zeros_like.default", arguments=LIKE, fill_value=0)
-_declare(Full, "aten.ones_like.default", arguments=LIKE, fill_value=1)
+_declare(Full, "aten.zeros_like.default", arguments=LIKE)
+_declare(Full, "aten.ones_like.default", arguments=LIKE, value=1)
 _declare(Full, "aten.scalar_tensor.default", arguments=VALUE)
-_declare(Arange, "aten.arange.start_step", arguments=dict.fromkeys(("start", "end", "step"), Number))
+_declare(Arange, "aten.arange.start_step", arguments=dict.fromkeys(("start", "end", "step"), Number), step=1)
 _declare(Arange, "aten.arange.start", arguments=dict.fromkeys(("start", "end"), Number))
 _declare(Arange, "aten.arange.default", arguments={"end": Number})
 

@@ -92,7 +92,7 @@ class OverDims(Reduction):
 
 def reduction(base: type[Op], name: str, meaning: Callable[..., Any], join: str, **members: Any) -> None:
     """Register a reduction."""
-    members |= {"__doc__": f"{meaning.__name__}.", "meaning": staticmethod(meaning), "join": join}
+    members |= {"__doc__": f"{meaning.__name__}. {base.__doc__}", "meaning": staticmethod(meaning), "join": join}
     cls = type(name.split(".")[1], (base,), members)
     op(name, family="reduce")(ignores("dtype")(cls) if join == "sum" else cls)
 

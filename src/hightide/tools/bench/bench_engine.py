@@ -16,7 +16,7 @@ from hightide.tools.bench.samples import Measured, timed
 NAME = "hightide"
 
 
-class Engine:
+class BenchEngine:
     """A model on the adapter. Prompts go in chunks, and a decode step is launched before the last is collected."""
 
     name = NAME

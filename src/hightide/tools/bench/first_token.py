@@ -36,11 +36,11 @@ def first_token(model: Path, device: str | None = None) -> dict[str, Any]:
 
 def _child(model: str, device: str | None) -> None:
     started = time.time()
-    from hightide.tools.bench.bench_engine import Engine, prompt
+    from hightide.tools.bench.bench_engine import BenchEngine, prompt
     from hightide.tools.bench.machine import peak_host_bytes
 
     imported = time.time()
-    engine = Engine(Path(model), device=device)
+    engine = BenchEngine(Path(model), device=device)
     loaded = time.time()
     engine.prefill(prompt(PROMPT, engine.decoder.vocab_size))
     first = time.time()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hightide.planning.levels import MaxElements
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.bench.bench_engine import Engine
+from hightide.tools.bench.bench_engine import BenchEngine
 
 STEPS = 24
 
@@ -46,7 +46,7 @@ class Traffic:
     read: int = 0
 
 
-def measure_host(engine: Engine, position: int = 128) -> Host:
+def measure_host(engine: BenchEngine, position: int = 128) -> Host:
     session = engine.session
     position = max(0, min(position, engine.context - STEPS - 2))
     steps = min(STEPS, engine.context - 2)
@@ -74,7 +74,7 @@ def measure_host(engine: Engine, position: int = 128) -> Host:
     )
 
 
-def _waits(engine: Engine, position: int, steps: int) -> float:
+def _waits(engine: BenchEngine, position: int, steps: int) -> float:
     """Seconds of the host before a step is submitted and after it is done; the next one is encoded in between."""
     session, samples = engine.session, []
     for n in range(steps):
@@ -89,7 +89,7 @@ def _waits(engine: Engine, position: int, steps: int) -> float:
     return statistics.median(samples)
 
 
-def _dispatches(engine: Engine, position: int) -> int:
+def _dispatches(engine: BenchEngine, position: int) -> int:
     ticket = engine.decoder.launch([1], position)
     engine.decoder.collect(ticket)
     return len(ticket[1].recording.commands)

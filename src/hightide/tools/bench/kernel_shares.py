@@ -13,7 +13,7 @@ from hightide.gpu.limits import Limits
 from hightide.ops.cost import Cost
 from hightide.planning.costs import cost_of
 from hightide.runtime.gpu_session import GpuSession, Ticket
-from hightide.tools.bench.bench_engine import Engine, prompt
+from hightide.tools.bench.bench_engine import BenchEngine, prompt
 
 PREFILL = 128
 
@@ -34,7 +34,7 @@ class KernelShare:
     share: float  # of the limit that binds it: 1 is as fast as the adapter can
 
 
-def kernel_shares(engine: Engine, limits: Limits, contexts: Sequence[int], runs: int) -> list[KernelShare]:
+def kernel_shares(engine: BenchEngine, limits: Limits, contexts: Sequence[int], runs: int) -> list[KernelShare]:
     """A prefill, and decode at the shortest and the longest context that fit."""
     fitting = sorted(size for size in contexts if size < engine.context)
     tokens = prompt(min(PREFILL, engine.decoder.max_tokens), engine.decoder.vocab_size)
@@ -44,7 +44,7 @@ def kernel_shares(engine: Engine, limits: Limits, contexts: Sequence[int], runs:
     return found
 
 
-def _launch(engine: Engine, tokens: list[int], position: int) -> Ticket:
+def _launch(engine: BenchEngine, tokens: list[int], position: int) -> Ticket:
     ticket = engine.decoder.launch(tokens, position)
     engine.decoder.collect(ticket)
     launched: Ticket = ticket[1]

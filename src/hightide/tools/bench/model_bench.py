@@ -10,11 +10,11 @@ from typing import Any
 
 from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.gpu.limits import Limits
-from hightide.tools.bench.bench_engine import NAME, Engine, prompt, short_name
+from hightide.tools.bench.bench_engine import NAME, BenchEngine, prompt, short_name
 from hightide.tools.bench.first_token import first_token
 from hightide.tools.bench.host import Host, measure_host
 from hightide.tools.bench.kernel_shares import KernelShare, kernel_shares
-from hightide.tools.bench.samples import Row
+from hightide.tools.bench.samples import WorkRow
 
 Tell = Callable[[str], None]
 
@@ -39,7 +39,7 @@ class ModelResult:
     name: str
     file_bytes: int
     layers: int
-    rows: list[Row]  # prefill and decode at all sizes
+    rows: list[WorkRow]  # prefill and decode at all sizes
     host: Host
     start: dict[str, Any]  # from the file to the first token, and memory
     device_bytes: dict[str, int]
@@ -58,15 +58,15 @@ class ModelResult:
         }
 
 
-def open_engine(model: Path, device: str, settings: BenchSettings, longest: int = 0) -> Engine:
+def open_engine(model: Path, device: str, settings: BenchSettings, longest: int = 0) -> BenchEngine:
     """The model with as much context as the sizes ask for, or all that it has; a program's own is fixed."""
     wanted = max((*settings.decode, *settings.prefill, longest)) + 2 * settings.tokens + 8
     context = min(wanted, int(read_gguf(model).get("context_length", wanted))) if is_gguf(model) else None
-    return Engine(model, context=context, device=device)
+    return BenchEngine(model, context=context, device=device)
 
 
 def measure_model(
-    engine: Engine, model: Path, device: str, limits: Limits, settings: BenchSettings, tell: Tell
+    engine: BenchEngine, model: Path, device: str, limits: Limits, settings: BenchSettings, tell: Tell
 ) -> ModelResult:
     name = short_name(model.name)
     tell(f"{name}: from the file to the first token")
@@ -80,12 +80,12 @@ def measure_model(
     return ModelResult(model.name, model.stat().st_size, layers, rows, host, start, memory, kernels)
 
 
-def _curves(engine: Engine, settings: BenchSettings, tell: Tell) -> list[Row]:
+def _curves(engine: BenchEngine, settings: BenchSettings, tell: Tell) -> list[WorkRow]:
     """All sizes, in rounds over the sizes."""
     most = engine.context - settings.tokens - 2
     lengths = [size for size in settings.prefill if size <= most]
     contexts = [size for size in settings.decode if size <= most]
-    rows = [Row("prefill", size, NAME) for size in lengths] + [Row("decode", size, NAME) for size in contexts]
+    rows = [WorkRow("prefill", size, NAME) for size in lengths] + [WorkRow("decode", size, NAME) for size in contexts]
     spent: dict[int, float] = {}
     engine.fill()
     for turn in range(settings.rounds):
@@ -99,7 +99,7 @@ def _curves(engine: Engine, settings: BenchSettings, tell: Tell) -> list[Row]:
     return rows
 
 
-def _sample(engine: Engine, row: Row, settings: BenchSettings, warm: bool) -> Iterable[Any]:
+def _sample(engine: BenchEngine, row: WorkRow, settings: BenchSettings, warm: bool) -> Iterable[Any]:
     if row.what == "prefill":
         tokens = prompt(row.size, engine.decoder.vocab_size)
         if warm:

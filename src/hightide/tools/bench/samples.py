@@ -12,22 +12,22 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimeSample:
     """CPU time is that of all threads of the process: a software adapter's work is in it."""
 
     cpu_ms: float
     wall_ms: float
 
-    def shared(self, count: int) -> Sample:
+    def shared(self, count: int) -> TimeSample:
         """Of one of `count` equal parts."""
-        return Sample(self.cpu_ms / count, self.wall_ms / count)
+        return TimeSample(self.cpu_ms / count, self.wall_ms / count)
 
 
 @dataclass(frozen=True)
 class Measured:
     """Samples of one order, and the token ids it gave."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[TimeSample, ...]
     ids: tuple[int, ...] = ()
 
 
@@ -44,10 +44,10 @@ class Spread:
         return f"{self.median:{spec}}"
 
 
-def timed(work: Callable[[], Result]) -> tuple[Sample, Result]:
+def timed(work: Callable[[], Result]) -> tuple[TimeSample, Result]:
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
-    return Sample((time.process_time() - cpu) * 1e3, (time.perf_counter() - wall) * 1e3), result
+    return TimeSample((time.process_time() - cpu) * 1e3, (time.perf_counter() - wall) * 1e3), result
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -58,14 +58,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 @dataclass
-class Row:
+class WorkRow:
     """One engine on one piece of work: "prefill" of `size` tokens, "decode" of one token after `size` others."""
 
     what: str
     size: int
     engine: str
     on_cpu: bool = False  # a reference that does not run on the adapter
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[TimeSample] = field(default_factory=list)
 
     @property
     def cpu_ms(self) -> Spread:
@@ -89,6 +89,6 @@ class Row:
         return {**about, "cpu_ms": vars(self.cpu_ms), "wall_ms": vars(self.wall_ms), "per_second": self.rate}
 
 
-def find_row(rows: Sequence[Row], what: str, size: int, engine: str) -> Row | None:
+def find_row(rows: Sequence[WorkRow], what: str, size: int, engine: str) -> WorkRow | None:
     wanted = (what, size, engine)
     return next((row for row in rows if (row.what, row.size, row.engine) == wanted and row.samples), None)
