@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-all test-swiftshader bench bench-peers lint format clean
+.PHONY: demo test test-unit test-all test-swiftshader bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -35,6 +35,11 @@ bench: $(READY)
 # Other engines, each into a folder of its own in the cache: about 2 GB.
 bench-peers: $(READY)
 	$(PYTHON) benchmarks/compare.py --setup all
+
+# The site, into build/site; every warning is an error. Needs no network once the `docs` extra is installed.
+docs: $(READY)
+	$(PYTHON) -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .

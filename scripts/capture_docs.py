@@ -1,10 +1,10 @@
-"""Fills code blocks of docs/*.md with the output of commands, or checks that they are current.
+"""Fills code blocks of the pages in docs/ with files and the output of commands, or checks that they are current.
 
-A block that follows `<!-- captured: COMMAND -->` holds the command and what it prints (both streams).
-With `captured-masked:` a check leaves out what differs from run to run: numbers and the blanks around them,
-and the adapter's name. With `captured-sample:` it compares the first line that way and no more, for output
-whose lines change places from run to run. Commands run in the repository's root, with `hightide` and `python`
-being this interpreter's.
+A block that follows `<!-- file: PATH -->` holds that file. One that follows `<!-- captured: COMMAND -->` holds the
+command and what it prints (both streams). With `captured-masked:` a check ignores what differs from run to run:
+numbers, the blanks around them, and the adapter's name. With `captured-sample:` it compares only the first line, that
+way, for output whose lines change places from run to run. Commands run in the repository's root, where `hightide`
+and `python` are this interpreter's.
 
     python scripts/capture_docs.py [--check] [docs/inspect.md ...]
 """
@@ -24,11 +24,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = "110"
+COMMAND = """-c 'import sys; sys.argv[0] = "hightide"; from hightide.cli import main; main()' """  # as when installed
 MARKER = re.compile(
     r"(?P<marker><!-- captured(?P<masked>-masked|-sample)?: (?P<command>[^\n]+?) -->\n)"
     r"```(?P<kind>\w*)\n(?P<text>.*?)```\n",
     re.DOTALL,
 )
+FILE = re.compile(r"(?P<marker><!-- file: (?P<path>\S+) -->\n)```(?P<kind>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ def update(text: str, run: Callable[[str], str]) -> str:
         return f"{match['marker']}```{match['kind']}\n{shown(match['command'], run(match['command']))}```\n"
 
     return MARKER.sub(fill, text)
+
+
+def update_files(text: str) -> str:
+    """The document with every file that it quotes as it is now."""
+    return FILE.sub(lambda m: f"{m['marker']}```{m['kind']}\n{(ROOT / m['path']).read_text('utf-8')}```\n", text)
 
 
 def check(path: Path, text: str, run: Callable[[str], str]) -> list[Difference]:
@@ -77,9 +84,9 @@ def masked(text: str) -> str:
 def run_command(command: str) -> str:
     """Both streams of a command, in the root, with a `hightide` that is this tree's."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, module in (("hightide", "-m hightide "), ("python", "")):
+        for name, code in (("hightide", COMMAND), ("python", "")):
             script = Path(folder) / name
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {code}"$@"\n')
             script.chmod(0o755)
         path = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
         source = f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -95,8 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, help="documents; all of docs/ if none is named")
     given = parser.parse_args(arguments)
     stale = 0
-    for path in given.files or sorted((ROOT / "docs").glob("*.md")):
-        text = path.read_text()
+    for path in given.files or sorted((ROOT / "docs").rglob("*.md")):
+        text = path.read_text("utf-8")
+        if given.check and text != update_files(text):
+            stale += 1
+            print(f"{path.name}: a file that it quotes has changed")
+        if not given.check:
+            path.write_text(text := update_files(text), "utf-8")
         if not MARKER.search(text):
             continue
         if given.check:
@@ -104,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stale += 1
                 print(f"{difference.path.name}: `{difference.command}` prints something else now\n{difference.diff}")
         else:
-            path.write_text(update(text, run_command))
+            path.write_text(update(text, run_command), "utf-8")
             print(f"{path.name}: {len(MARKER.findall(text))} blocks", file=sys.stderr)
     return 1 if stale else 0
 

@@ -24,16 +24,16 @@ from hightide.tools.doctor.case_graph import LEVELS, CaseGraph
 ROOT = Path(__file__).resolve().parents[1]
 CASES = all_cases()
 DOC, DATA = ROOT / "docs" / "ops.md", ROOT / "src" / "hightide" / "ops" / "routes.json"
-HEAD = """# Ops
+HEAD = """# `hightide ops`: what is supported
 
-Written by `scripts/make_ops_doc.py`; `hightide ops` prints the same table.
+`hightide ops` prints this table, and `hightide ops NAME` a part of it; `scripts/make_ops_doc.py` writes this page.
 
-An op that runs on the GPU has a NumPy reference too; an op on SymInts is arithmetic on the host. Types and
-routes are those of the op cases in `ops/<family>/cases.py`, planned at each level that the tests run: other
-types may work, and a type that does not is refused when a session is built. Where float32 is listed, float16
-works too, held as halves on an adapter that has them and as float32 elsewhere. The route `view` dispatches
-nothing. A dash: the op has nothing to plan (NumPy only, host), or no case plans it. Weights in GGUF's blocks
-have tests of their own and are not in the table.
+Every op that runs on the GPU also has a NumPy reference; an op on SymInts is arithmetic on the host. Types and routes
+are those that the op cases in `ops/<family>/cases.py` cover, planned at each level that the tests run. Other types may
+work, and a type that does not is refused when a session is built. Where float32 is listed, float16 works too: stored as
+halves on an adapter that has them, else as float32. The route `view` dispatches nothing. A dash means that the op has
+nothing to plan (NumPy only, host) or that no case plans it. Weights in GGUF blocks have tests of their own and are not
+in the table.
 """
 
 Found = dict[str, tuple[set[str], set[str]]]  # op name -> (types, routes)

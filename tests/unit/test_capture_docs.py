@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def load_script() -> Any:
@@ -64,8 +65,14 @@ def test_a_command_runs_in_the_root_with_both_streams() -> None:
     assert capture.run_command("ls README.md; echo oops >&2") == "README.md\noops\n"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_quoted_files_are_current(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert capture.update_files(text) == text, "a file that it quotes has changed: run scripts/capture_docs.py"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_docs_are_current(path: Path) -> None:
     """On a software adapter, as the docs were made: routes differ on others."""
     text = path.read_text()

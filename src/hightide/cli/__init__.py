@@ -1,6 +1,7 @@
 """The `hightide` command: results on stdout, everything else on stderr, one module per command.
 
-A command's module is imported when that command is called, so that `hightide --help` imports none of them.
+A command's module is imported when that command is called, so that `hightide --help` imports none of them. Commands
+read arguments and print; the work is in `tools`, `llm` and `pte`, and nothing imports this package.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ COMMANDS = {
     "export": "Export a GGUF model as a 4-bit .pte program.",
     "verify": "Compare the GPU with the NumPy references, op by op.",
     "profile": "Show where the time of a step goes, on the GPU and on the host.",
-    "bench": "Measure prefill, decode, memory and kernels, beside other engines.",
+    "bench": "Measure prefill and decode speed, host overhead, memory and kernels.",
 }
 
 

@@ -1,7 +1,8 @@
-"""Passes: a graph into one that gives the same with fewer dispatches.
+"""Passes: they turn a graph into one that gives the same result with fewer dispatches.
 
-Each pass is a function on a `Rewriter` and can be left out; they run in this order. What they build are
-ordinary op calls with references of their own, so that a graph after passes runs on NumPy as well.
+Each pass is a function on a `Rewriter` and can be left out; they run in the order of `PASSES`. What they build are
+ordinary op calls with references of their own, so a fused graph runs on NumPy as well. May know `graph` and `ops`;
+knows no plan and no GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Every op that hightide knows: importing this package fills `REGISTRY`."""
+"""Every op that hightide knows: what it takes, its shapes, kernels, NumPy reference and test cases.
+
+Importing this package fills `REGISTRY`. May know `graph`, `formats` and `wgsl`; knows no GPU: kernels are text here.
+"""
 
 from importlib import import_module
 

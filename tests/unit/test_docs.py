@@ -1,0 +1,69 @@
+"""The documentation keeps its promises: a short README, links that lead somewhere, complete tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hightide.fuse import PASSES
+from hightide.ops import REGISTRY
+from hightide.ops.choices import CHOICES
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len(page("README.md").split()) <= 900
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+    for target, anchor in LINK.findall(text):
+        if "://" in target:
+            continue
+        file = (path.parent / target).resolve() if target else path
+        assert file.exists(), f"{path.name} links to {target}, which does not exist"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file.read_text("utf-8")), f"{file.name} has no heading for #{anchor}"
+
+
+def anchors(text: str) -> set[str]:
+    """As Python-Markdown makes them from headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+def test_every_environment_variable_is_in_the_table() -> None:
+    listed = set(re.findall(r"^\| `(HIGHTIDE_\w+)`", page("docs/guide/environment.md"), re.MULTILINE))
+    folders = [path for name in ("src", "scripts", "tests") for path in (ROOT / name).rglob("*")]
+    sources = [path for path in folders if path.suffix in (".py", ".sh")]
+    used = {name for path in sources for name in re.findall(r"\bHIGHTIDE_[A-Z0-9]+\b", path.read_text("utf-8"))}
+    assert used - {"HIGHTIDE_"} == listed
+
+
+def test_every_choice_is_in_the_table() -> None:
+    assert REGISTRY  # the ops declare their choices as they are imported
+    text = page("docs/concepts/routes.md")
+    for choice in CHOICES.values():
+        options = ", ".join(f"`{option}`" for option in choice.options)
+        assert f"| `{choice.name}` | {options} |" in text
+
+
+def test_every_pass_is_in_the_table() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", page("docs/concepts/passes.md"), re.MULTILINE)
+    assert listed == list(PASSES)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = page("mkdocs.yml")
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert f" {path.relative_to(ROOT / 'docs').as_posix()}\n" in navigation
