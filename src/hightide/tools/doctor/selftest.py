@@ -130,9 +130,14 @@ def run_trial(trial: Trial, device: Device) -> TrialResult:
 
 def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:
     """(routes, error, problem) of each level, from one session."""
-    case = trial.case
-    built = CaseGraph(case, np.random.default_rng(7))
+    built = CaseGraph(trial.case, np.random.default_rng(7))
     gpu = GpuSession(built.graph, device, choices=dict(trial.choices))
+    return follow_levels(built, gpu)
+
+
+def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[tuple[set[str], float, str]]:
+    """(routes, error, problem) at each level of a case, on memory that is NaN where a run has not written."""
+    case = built.case
     cpu = CpuSession(built.graph, dtype="float64")
     for live in built.levels():
         inputs = built.arrays(live)
