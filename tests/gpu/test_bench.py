@@ -146,7 +146,7 @@ def test_installed_peers_run_the_same_model(kind: Kind, model: Path, device: Dev
 def test_the_comparison_without_peers(
     model: Path, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("hightide.gpu.limits.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("hightide.gpu.measurements.cache_folder", lambda: tmp_path)
     folder = tmp_path / "results"
     compare([str(model)], quick=True, peers=False, out=folder, device=str(device.adapter.index), as_json=True)
     told = json.loads(capsys.readouterr().out)
