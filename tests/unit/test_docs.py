@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,16 @@ def test_every_choice_is_in_the_table() -> None:
 def test_every_pass_is_in_the_table() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", page("docs/concepts/passes.md"), re.MULTILINE)
     assert listed == list(PASSES)
+
+
+@pytest.mark.parametrize(
+    "diff", re.findall(r"```diff\n(.*?)```", page("CONTRIBUTING.md"), re.DOTALL), ids=["op", "route"]
+)
+def test_the_worked_examples_still_apply(diff: str) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    done = subprocess.run(["git", "apply", "--check", "-"], input=diff, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_page_is_in_the_navigation() -> None:
