@@ -51,6 +51,7 @@ def schedule(part: Part) -> list[list[np.ndarray]]:
     for seed, at in enumerate(levels):
         with suppress(InputError):  # not a level of this program
             calls.append(part.inputs_at({n: v for n, v in at.items() if n in most}, seed))
+    assert len(calls) > ("pos" in most) + (len(most) == 1), "too few levels to tell a difference"
     return calls
 
 

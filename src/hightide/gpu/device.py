@@ -1,4 +1,4 @@
-"""Adapters and devices: what there is to run on, and one opened device per adapter."""
+"""WebGPU adapters, and one opened device for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hightide.traits import Traits
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
 _TYPE_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
-# What a device is opened with, where the adapter has it.
+# The features that a device is opened with, where the adapter has them.
 FEATURES = ("shader-f16", "subgroup", "timestamp-query", "timestamp-query-inside-passes")
 
 
@@ -60,7 +60,7 @@ def adapters() -> tuple[Adapter, ...]:
 
 
 def find_adapter(selector: str | int | None) -> Adapter:
-    """The adapter with this index or a name containing this text; the best one for None."""
+    """The adapter with this index, or whose name contains this text; the best one for None."""
     found = adapters()
     if not found:
         raise DeviceError("no WebGPU adapter was found; install a Vulkan driver, or use device='cpu'")
@@ -126,9 +126,9 @@ class Device:
             )
 
     def check_alive(self) -> None:
-        """Report a lost device as an error, by a write of nothing; call it inside `capturing`.
+        """Report a lost device as an error, with an empty write; call it inside `capturing`.
 
-        wgpu-native ends the process when a lost device is submitted to, so every submit asks first.
+        wgpu-native aborts the process on a submit to a lost device, so this comes before every submit.
         """
         lib.wgpuQueueWriteBuffer(self.queue_id, handle(self._probe), 0, ffi.NULL, 0)
 
@@ -154,12 +154,12 @@ class Device:
             self.wgpu.queue.submit([encoder.finish()])
 
     def read(self, buffer: Any) -> memoryview:
-        """A buffer's bytes, after all that was submitted."""
+        """A buffer's bytes, once everything submitted before is done."""
         with raising():
             return memoryview(self.wgpu.queue.read_buffer(buffer))
 
     def flush(self) -> None:
-        """Hand queued writes to the GPU and wait, so that their staging memory is freed."""
+        """Send queued writes to the GPU and wait, so that their staging memory is freed."""
         with capturing("flush"):
             self.check_alive()
         with raising():

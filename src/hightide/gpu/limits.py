@@ -1,6 +1,6 @@
-"""What an adapter can do at most, measured in a second or two: what kernels are compared with.
+"""The most that an adapter can do, measured in a second or two: kernels are compared with it.
 
-Kept in the cache folder by adapter, driver, version of wgpu and way of measuring.
+Results are kept in the cache folder, by adapter, driver, version of wgpu and way of measuring.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hightide.wgsl.shader import shader
 Work: TypeAlias = Literal["stream", "copy", "multiply", "nothing"]
 Kind: TypeAlias = Literal["memory", "arithmetic", "dispatch"]
 SECONDS, LEAST_RUNS = 0.08, 8  # spent on each variant of a kernel
-SHORT_RUNS = 40  # of what takes no time worth a word
+SHORT_RUNS = 40  # of work that takes almost no time
 # (threads of a workgroup, vec4s of a thread, in a run of its own): GPUs like the first two, llvmpipe the others.
 STREAMS = ((64, 16, False), (256, 4, False), (64, 256, True), (256, 1024, True))
 CHAINS = ((64, 2), (64, 4), (32, 6), (256, 8))  # (threads of a workgroup, independent chains of vec4s)

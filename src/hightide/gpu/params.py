@@ -1,4 +1,4 @@
-"""The parameters of all dispatches: blocks of 256 bytes in one buffer, written once, equal ones shared."""
+"""The parameters of all dispatches: 256-byte blocks in one buffer. Each is written once, equal ones are shared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hightide.wgsl.shader import PARAMS_SIZE, Interface, ParamValues
 
 
 class ParamsFull(Exception):
-    """The buffer has no place left."""
+    """The buffer has no room left."""
 
 
 class Params:
@@ -37,7 +37,7 @@ class Params:
         return offset
 
     def write(self) -> int:
-        """Sends new blocks, which are neighbours, in one write; how many bytes."""
+        """Send the new blocks, which are neighbours, in one write. Returns the number of bytes."""
         new = self._data[self._written : len(self._places)]
         if new.size:
             self.device.write(self.buffer, self._written * PARAMS_SIZE, new)
@@ -50,7 +50,7 @@ class Params:
 
     @contextmanager
     def blank(self) -> Iterator[None]:
-        """All zeros for what is submitted meanwhile: a kernel that is told of no elements returns at once."""
+        """Set all parameters to zero for what is submitted meanwhile: a kernel without elements returns at once."""
         held = self._data[: self._written]
         if held.size:
             self.device.write(self.buffer, 0, np.zeros_like(held))

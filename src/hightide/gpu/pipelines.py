@@ -1,6 +1,6 @@
-"""Compute pipelines and bind groups, each made once and found again by what defines it.
+"""Compute pipelines and bind groups. Each is made once and looked up by what defines it.
 
-Pipelines are compiled in threads: wgpu-native's calls let go of the GIL, and compile side by side (of two threads on
+Pipelines are compiled in threads: wgpu-native's calls release the GIL and compile in parallel (of two threads on
 llvmpipe neither waits for the other; on SwiftShader a fifth of the time).
 """
 
@@ -24,7 +24,7 @@ from hightide.wgsl.shader import FIRST_BINDING, PARAMS_SIZE, Shader
 
 THREADS = min(8, os.cpu_count() or 1)
 
-# Told (kernels ready, kernels in all) while a session is built.
+# Called with (kernels ready, kernels in all) while a session is built.
 compiling: ContextVar[Callable[[int, int], None] | None] = ContextVar("compiling", default=None)
 
 
@@ -55,13 +55,13 @@ class Pipelines:
     def get(self, shader: Shader) -> Pipeline:
         if shader not in self._pipelines:
             making = self._making.pop(shader, None)
-            # One that failed may belong to a session that was given up: only what fails now is an error.
+            # One that failed may belong to a session that was abandoned: only a failure now is an error.
             failed = making is not None and making.exception() is not None
             self._pipelines[shader] = self._task(shader)() if making is None or failed else making.result()
         return self._pipelines[shader]
 
     def start(self, shaders: Iterable[Shader]) -> None:
-        """Have these compiled in threads, while the caller does something else; `get` waits for the one it needs."""
+        """Compile these in threads while the caller does something else; `get` waits for the one it needs."""
         missing = [s for s in dict.fromkeys(shaders) if s not in self._pipelines and s not in self._making]
         if len(missing) > 1:
             pool = ThreadPoolExecutor(THREADS, "pipelines")
@@ -69,7 +69,7 @@ class Pipelines:
             pool.shutdown(wait=False)  # no more of them: the threads end when these are done
 
     def _task(self, shader: Shader) -> Callable[[], Pipeline]:
-        """What compiles a pipeline, in any thread."""
+        """A function that compiles a pipeline, in any thread."""
         layout, pipeline_layout = self._layout(shader)
         self.device.created += 1
 

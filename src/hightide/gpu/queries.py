@@ -1,4 +1,4 @@
-"""Timestamp queries, and the GPU's clock beside the host's."""
+"""Timestamp queries, and how the GPU's clock relates to the host's."""
 
 from __future__ import annotations
 

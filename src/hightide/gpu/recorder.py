@@ -1,7 +1,7 @@
 """The hot path: replay a recorded list of dispatches, submit it, read outputs back.
 
 A step goes through raw wgpu-native calls (see `native.py`). A step that repeats the one before finds its command buffer
-ready: it was encoded while the GPU worked on that one. What the native library reports meanwhile is captured and raised.
+ready: it was encoded while the GPU worked on that one. Errors that the native library reports are captured and raised.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ class Recorder:
         self.forget()
         for buffer in self.readbacks:
             buffer.destroy()
+        self.readbacks = []
 
     def __del__(self) -> None:
         ahead = getattr(self, "_ahead", None)

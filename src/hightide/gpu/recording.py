@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from hightide.gpu.native import offset
 from hightide.gpu.pipelines import BindGroup, Pipeline
@@ -82,12 +82,14 @@ class Submission:
     index: int | None
 
 
-class Watch(Protocol):
-    """Looks on while a step runs one call at a time."""
+class Watch:
+    """Looks on while a step runs one call at a time; a subclass says at what."""
 
-    def before(self, call: Any) -> None: ...
+    def before(self, call: Any) -> None:
+        """The call's dispatches are about to run."""
 
-    def after(self, call: Any) -> None: ...
+    def after(self, call: Any) -> None:
+        """They have run. A DeviceError raised here stops the step."""
 
     def failed(self) -> None:
         """A call could not run, or `after` refused what it did."""

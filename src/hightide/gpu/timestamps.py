@@ -71,7 +71,7 @@ def finest_timing(device: Device) -> Timing:
 
 
 class TimedRecorder(Recorder):
-    """Runs recordings like its base and times them: call `prepare` before a run, read `times()` and `spans` after it."""
+    """Runs recordings as its base does and times them: `prepare` before a run, `times()` and `spans` after it."""
 
     def __init__(self, device: Device, readback_bytes: int, params: Params, timing: Timing | None = None) -> None:
         super().__init__(device, readback_bytes, params)

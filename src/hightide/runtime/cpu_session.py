@@ -123,6 +123,7 @@ class CpuSession(BaseSession):
 
     def device_bytes(self) -> dict[str, int]:
         """Memory by kind: on the host, only what this session made itself."""
+        self.check_open()
         state = sum(array.nbytes for array in self.state.values())
         return {"weights": self.references.unpacked_bytes, "state": state}
 

@@ -1,9 +1,9 @@
-"""HIGHTIDE_DEBUG=1: a run one op at a time on poisoned memory, that says which op broke.
+"""HIGHTIDE_DEBUG=1: runs one op at a time on poisoned memory and names the first op that breaks something.
 
-Before the run everything that it must write before it reads is NaN, and once more an op's outputs and scratch
-before that op, so that what is read without being written shows. Every tensor must still be what it was when
-it was written each time it is read. NaN and infinities in an op's outputs that its inputs do not have stop the
-run with the op's name, unless its reference gives them too. A run that stops leaves state as it was.
+Before a run, all memory that it must write before it reads is filled with NaN, and so are the outputs and scratch of
+each op just before it runs: reading what was not written shows. Whenever a tensor is read, it must still hold what was
+written to it. If an op's outputs have NaN or infinities that its inputs do not have, the run stops with the op's name,
+unless its reference gives them too. A run that stops leaves the state as it was.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from hightide.errors import DeviceError, HightideError
+from hightide.gpu.recording import Watch
 from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import SymIntValue
@@ -32,7 +33,7 @@ def debugging() -> bool:
     return os.environ.get("HIGHTIDE_DEBUG", "") not in ("", "0")
 
 
-class Checker:
+class Checker(Watch):
     """Watches one run, to stop it at the first op that breaks something."""
 
     def __init__(

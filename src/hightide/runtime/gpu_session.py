@@ -23,15 +23,7 @@ from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
-from hightide.planning.levels import (
-    InputElements,
-    Levels,
-    check_count,
-    check_int32,
-    check_run,
-    graph_inputs,
-    live_symint,
-)
+from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, debugging
 from hightide.runtime.device_routes import choices_for
@@ -107,7 +99,8 @@ class GpuSession(BaseSession):
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
         self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
         self._symints = SymIntBuffer(self.device, self.planner.slots)
-        self._plans = ReadyPlans(self.device, self.memory, self._symints, planned.scratch)
+        self.scratch = planned.scratch
+        self._plans = ReadyPlans(self.device, self.memory, self._symints, self.scratch)
         self.recorder = Recorder(self.device, readback_bytes(self.memory), self._plans.params)
         self._plans.start(planned.plans)  # pipelines are compiled in threads meanwhile
         self.memory.upload_constants(progress)
@@ -133,12 +126,13 @@ class GpuSession(BaseSession):
         watch: Watch | None = None,
     ) -> Ticket:
         """Start a run; see `Session.launch`. A `watch` looks on, op by op."""
+        self.check_open()
         if len(self._launched) == len(self.recorder.readbacks):
             raise HightideError("two runs are under way: collect one before launching the next")
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
         narrowed = [self._narrow(n, array) for n, array in enumerate(inputs)]
-        symints = _live_symints(ready, env)
+        symints = ready.symints_at(env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
         recording = self._plans.recording(ready, wanted, feed)
         recording.size_grids(lambda groups: evaluate(groups, env))
@@ -209,7 +203,7 @@ class GpuSession(BaseSession):
         return self._ready(given)[1].recording
 
     def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
-        """The plan of a level, found or made: for inputs of these dims, with these elements where shapes ask for any."""
+        """The plan of a level, found or made: inputs of these dims, with these elements where shapes need them."""
         return self.levels.find(dims, env, self._prepare)
 
     # ---- state
@@ -248,6 +242,7 @@ class GpuSession(BaseSession):
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""
+        self.check_open()
         return {
             **self.memory.bytes_by_kind(),
             "parameters": self._plans.params.buffer.size + self._symints.buffer.size,
@@ -321,13 +316,3 @@ class GpuSession(BaseSession):
         if 0 in dims:
             return np.zeros(dims, value.host_dtype)
         return from_words(next(data), value.dtype, dims).astype(value.host_dtype)  # a copy: the caller may write to it
-
-
-def _live_symints(ready: ReadyPlan, env: Env) -> np.ndarray:
-    """The SymInts of a run, by slot."""
-    if not ready.live_symints:
-        return ready.symints
-    symints = ready.symints.copy()
-    for slot, expr in ready.live_symints:
-        symints[slot] = live_symint(expr, env)
-    return symints

@@ -15,10 +15,11 @@ from hightide.gpu.params import Params, ParamsFull
 from hightide.gpu.pipelines import BindGroup, Pipeline, compiling, pipelines
 from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import BufferCopy, Command, Recording
-from hightide.graph.symbols import Sym
+from hightide.graph.symbols import Env, Sym
 from hightide.graph.values import TensorValue
-from hightide.ops.kernel import GPU_TYPE, Dispatch, Scratch, Tensor
-from hightide.planning.memory import gpu_bytes
+from hightide.ops.kernel import Dispatch, Scratch, Tensor
+from hightide.ops.storage import GPU_TYPE, gpu_bytes
+from hightide.planning.levels import live_symint
 from hightide.planning.planner import Plan, Step
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.symint_buffer import SymIntBuffer
@@ -36,6 +37,15 @@ class ReadyPlan:
     symints: np.ndarray  # by slot; those the level decides are filled in
     live_symints: list[tuple[int, Sym]]  # (slot, formula)
     recordings: dict[Any, Recording] = field(default_factory=dict)  # by what is brought back or fed on
+
+    def symints_at(self, env: Env) -> np.ndarray:
+        """The SymInts of a run, by slot."""
+        if not self.live_symints:
+            return self.symints
+        symints = self.symints.copy()
+        for slot, expr in self.live_symints:
+            symints[slot] = live_symint(expr, env)
+        return symints
 
 
 class ReadyPlans:

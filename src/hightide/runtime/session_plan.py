@@ -16,7 +16,7 @@ from hightide.wgsl.shader import SYMINT_SLOTS
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """The plans of the levels that are prepared at build, the max dims first, and the memory that every level fits in."""
+    """The plans of the levels that a build prepares, the max dims first, and the memory that every level fits in."""
 
     plans: list[Plan]
     scratch: dict[Scratch, int]  # bytes: the most that any of these levels asks for

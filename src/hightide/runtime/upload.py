@@ -1,4 +1,4 @@
-"""Constants to the GPU, a chunk at a time, so that host memory stays small however large the file."""
+"""Uploads constants to the GPU in chunks, so that host memory stays small however large the file is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hightide.gpu.device import Device
 from hightide.graph.blob import AnyBlob
 from hightide.graph.values import ITEM_SIZE, TensorValue
 from hightide.ops.blocks.layout import BLOCK_TYPES
-from hightide.ops.contract import GPU_TYPE
+from hightide.ops.storage import GPU_TYPE
 from hightide.runtime.words import whole_words
 
 CHUNK_ITEMS = 2 << 20

@@ -1,7 +1,7 @@
-"""What the tools look at: any `.pte` or GGUF file, opened as its parts, each at any level.
+"""Any `.pte` or GGUF file, opened for the tools: its parts, each at any level.
 
-A part is one delegate graph of a method, or the decoder of a GGUF model. What varies has names, so
-that a level is said in words (`S=17,pos=40`) and valid inputs can be made for it.
+A part is one delegate graph of a method, or the decoder of a GGUF model. What varies has a name, so that a level can be
+written as `S=17,pos=40` and valid inputs can be made for it.
 """
 
 from __future__ import annotations

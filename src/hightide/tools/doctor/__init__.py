@@ -1,1 +1,1 @@
-"""What there is to run on, what is wrong with it, and whether its kernels are right: `hightide doctor`."""
+"""`hightide doctor`: which adapters there are, what is wrong with them, and whether their kernels are right."""

@@ -1,4 +1,4 @@
-"""The whole examination as data: what `hightide doctor` prints, and what its JSON is."""
+"""The examination as data, which `hightide doctor` prints or writes as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Property:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """What the self-test gave, now or when it last ran."""
+    """The result of the self-test, now or when it last ran."""
 
     trials: int
     routes: int

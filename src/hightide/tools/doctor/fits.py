@@ -1,4 +1,4 @@
-"""Which models an adapter has room for, by class: an estimate from their dims."""
+"""Estimates which sizes of models fit on an adapter, from their dims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHT_BITS, TABLE_BITS = 4.5, 8.5  # blocks of 32 with a scale in half precisio
 
 @dataclass(frozen=True)
 class ModelClass:
-    """A model of each size that people run; `size` is its number of weights."""
+    """A common size of model, by an example; `size` is its number of weights."""
 
     name: str
     size: float

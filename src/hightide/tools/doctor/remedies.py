@@ -1,4 +1,4 @@
-"""Why there is no adapter, or only a slow one, and the command that mends it on this system."""
+"""Explains why no adapter was found, or only a slow one, and which command fixes it on this system."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hightide.tools.doctor.system import Gpu, System
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that stands between a program and a good adapter; `fix` is a command, or what to do in words."""
+    """Something that keeps programs from a good adapter; `fix` is a command, or says what to do."""
 
-    grave: bool  # nothing runs on a GPU until it is mended
+    grave: bool  # nothing runs on a GPU until it is fixed
     what: str
     fix: str
 
 
-# Packages of the loader and Mesa's drivers, which bring a software adapter, and of the same for one vendor's GPUs.
+# Packages with the loader and Mesa's drivers, which include a software adapter, and with drivers for one vendor's GPUs.
 _PACKAGES: dict[str, tuple[str, dict[str, str]]] = {
     "apt": ("libvulkan1 mesa-vulkan-drivers", {}),
     "dnf": ("vulkan-loader mesa-vulkan-drivers", {}),
@@ -42,7 +42,7 @@ _WSL_GPU = (
 
 
 def find_problems(system: System, adapters: Sequence[Adapter], vulkan_devices: int) -> list[Finding]:
-    """What is wrong, the gravest first. `vulkan_devices` is how many the loader lists."""
+    """What is wrong, the most serious first. `vulkan_devices` is how many devices the loader lists."""
     findings = []
     if not adapters:
         findings += _why_none(system, vulkan_devices)

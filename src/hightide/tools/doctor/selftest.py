@@ -1,7 +1,7 @@
-"""Every kernel route on one adapter, against the NumPy references in float64.
+"""Checks every kernel route on one adapter against the NumPy references in float64.
 
-Each op case runs in one session at all its levels, on memory that is NaN where a run has not written, with the
-routes that the adapter takes, then with every other option of a choice that changes what it dispatches.
+Each op case runs in one session at all its levels, on memory that is NaN until a run writes it: with the routes that
+the adapter takes, then with every other option of a choice that changes the dispatches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial gave: the routes it took, its largest error as a share of the range, and what is wrong, or ""."""
+    """The routes that a trial took, its largest error as a share of the range, and what is wrong, or ""."""
 
     trial: Trial
     routes: frozenset[str]
@@ -55,7 +55,7 @@ class TrialResult:
 
 
 def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
-    """Every case as the adapter takes it, then with each option that leads to kernels it has not met."""
+    """Every case with the adapter's routes, then with each option that leads to kernels not tried yet."""
     found, usual = [], Choices(device.traits, tuned_routes(device.adapter))
     for case in [*all_cases(), *cases_of("blocks")] if cases is None else cases:
         graph = CaseGraph(case, np.random.default_rng(7))
@@ -123,16 +123,21 @@ def run_trial(trial: Trial, device: Device) -> TrialResult:
                 return TrialResult(trial, frozenset(routes), worst, problem)
     except HightideError as error:
         return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
-    except Exception as error:  # a fault of hightide's own is a result too: the other trials still tell something
+    except Exception as error:  # a bug in hightide is a result too: the other trials still run
         return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
     return TrialResult(trial, frozenset(routes), worst)
 
 
 def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:
     """(routes, error, problem) of each level, from one session."""
-    case = trial.case
-    built = CaseGraph(case, np.random.default_rng(7))
+    built = CaseGraph(trial.case, np.random.default_rng(7))
     gpu = GpuSession(built.graph, device, choices=dict(trial.choices))
+    return follow_levels(built, gpu)
+
+
+def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[tuple[set[str], float, str]]:
+    """(routes, error, problem) at each level of a case, on memory that is NaN where a run has not written."""
+    case = built.case
     cpu = CpuSession(built.graph, dtype="float64")
     for live in built.levels():
         inputs = built.arrays(live)

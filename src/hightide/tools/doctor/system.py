@@ -1,6 +1,6 @@
-"""What the machine says about its Vulkan: the loader, the drivers it would load, the GPUs and who may use them.
+"""The machine's Vulkan setup: the loader, the drivers it would load, the GPUs and who may use them.
 
-Nothing here needs a GPU or WebGPU; everything is read below `root`, so that tests can describe other machines.
+Nothing here needs a GPU or WebGPU. Everything is read below `root`, so that tests can describe other machines.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class System:
-    """A machine, as far as it decides what WebGPU finds on it."""
+    """What decides which adapters WebGPU finds on a machine."""
 
     platform: str  # linux, darwin, win32
     machine: str  # x86_64, arm64

@@ -1,4 +1,4 @@
-"""What a file is, at a glance: methods, what varies, ops, constants, memory. Data; `cli/inspect.py` prints it."""
+"""An overview of a file as data: methods, what varies, ops, constants, memory. `cli/inspect.py` prints it."""
 
 from __future__ import annotations
 
@@ -101,12 +101,16 @@ def inspect_file(
     """Reads a file and plans every method that has parts; ProgramError if it is damaged."""
     path = Path(path)
     try:
-        opened = open_file(path, context=context) if is_gguf(path) else None
-        program = Program(read_program(path), "cpu") if opened is None else None
+        return _inspected(path, target, context, fused)
     except UnsupportedError as error:
         if is_gguf(path):
             return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {})
         return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {})
+
+
+def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> Inspection:
+    opened = open_file(path, context=context) if is_gguf(path) else None
+    program = Program(read_program(path), "cpu") if opened is None else None
     if opened is not None:
         files = {"forward": opened}
     else:

@@ -1,4 +1,4 @@
-"""The memory that a session of a graph takes, by kind, and what views and reuse save: as a session plans it."""
+"""The memory that a session of a graph takes, by kind, and what views and reuse save."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hightide.graph.values import TensorValue
+from hightide.ops.storage import gpu_bytes
 from hightide.planning.levels import InputSpec
-from hightide.planning.memory import gpu_bytes, plan_memory
+from hightide.planning.memory import plan_memory
 from hightide.planning.planner import Planner
 from hightide.runtime.session_plan import plan_session
 

@@ -73,7 +73,7 @@ class MethodTrace(Interpreter):
                 bound = op.bound(named(op, args))
                 made = [bound.symint(ctx)] if isinstance(bound, SymIntOp) else bound.outputs(ctx)
             self._keep(call.writes, list(made), values)
-        # Traces are not the arrays that an op expects, and some are unknown: whatever it trips over, its dims stay plain.
+        # Traces are not the arrays that an op expects, and some are unknown: whatever fails, its dims stay plain.
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
             self._keep(call.writes, [], values)
 

@@ -1,4 +1,4 @@
-"""Measuring: the steps of a session with and without timestamps in turns, so that what measuring costs is seen."""
+"""Measures the steps of a session with and without timestamps, in turns, to show what measuring itself costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hightide.wgsl.grid import fold
 
 RUNS = 5
 WARM_UP = 2  # runs before those that count: plans are made, and drivers compile late
-PROMPT = 128  # tokens of the prefill that is measured unless levels are named
+PROMPT = 128  # tokens of the prefill that is measured where no levels are named
 Tell = Callable[[int, int], None]  # (runs done, in all)
 
 

@@ -1,4 +1,4 @@
-"""What a profile says: dispatches with their times and costs, summed by op and route, compared with limits."""
+"""What was measured: dispatches with their times and costs, summed by op and route, compared with limits."""
 
 from __future__ import annotations
 

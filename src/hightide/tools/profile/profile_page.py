@@ -1,4 +1,4 @@
-"""A profile as a page that needs no network, and as a piece of a notebook."""
+"""A profile as a page that needs no network, and as HTML for a notebook."""
 
 from __future__ import annotations
 

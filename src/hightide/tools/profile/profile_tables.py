@@ -1,4 +1,4 @@
-"""A profile as text: a table per level by op and route, the honest totals, and what the host did."""
+"""A profile as text: for each level a table by op and route, the totals, and what the host did."""
 
 from __future__ import annotations
 

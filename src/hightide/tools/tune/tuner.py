@@ -1,7 +1,7 @@
-"""Which routes are fastest on an adapter, measured once and kept: `hightide tune`.
+"""`hightide tune`: measures which routes are fastest on an adapter, and keeps the result.
 
-For every choice between routes, the workloads whose dispatches it changes are run with each option in turns, and
-the option with the least time over all of them wins, if it beats the default by more than noise.
+For every choice between routes, the workloads whose dispatches depend on it run with each option in turns. The option
+with the least time over all of them wins, if it beats the default by more than noise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLE_SECONDS = 0.02  # at least, of the runs between two readings of the clock
 
 @dataclass(frozen=True)
 class Verdict:
-    """A choice on an adapter: what was taken, and how long each option took as a share of the default's time."""
+    """A choice on an adapter: the option chosen, and each option's time as a share of the default's."""
 
     choice: str
     chosen: str
@@ -55,7 +55,7 @@ def tune(
     over: Sequence[Workload] | None = None,
     progress: Progress | None = None,
 ) -> list[Verdict]:
-    """Measure the options of every choice; each takes those before it as they were found best."""
+    """Measure the options of every choice, with the best options of the choices before it."""
     choices = [c for c in (CHOICES.values() if choices is None else choices) if c.exact]
     loads = workloads() if over is None else over
     best: dict[str, str] = {}
@@ -109,11 +109,11 @@ def measure(
     options: Sequence[str],
     best: Mapping[str, str],
 ) -> dict[str, float]:
-    """Seconds of a run with each option: medians of turns, so that what else the machine does meets them all alike."""
+    """Seconds of a run with each option: medians of turns, so that other load on the machine affects all alike."""
     # A software adapter's threads are this process's own: their CPU time is right on a busy machine too.
     clock = time.process_time if device.traits.software else time.perf_counter
     sessions: dict[str, GpuSession] = {}
-    still = [False] * len(graph.inputs)  # no other level is met: its kernels need not be compiled
+    still = [False] * len(graph.inputs)  # there is only this level: kernels of others need not be compiled
     for option in options:
         try:
             session = GpuSession(graph, device, still, choices={**best, choice.name: option})

@@ -1,6 +1,6 @@
-"""What routes are measured on: products, attentions and norms of a language model, at the sizes of common ones.
+"""What routes are measured on: linears, attention and norms of language models, at common sizes.
 
-A workload is a chain of several ops of a kind with weights of their own, so that a run takes long enough to be timed
+A workload is a chain of several ops of one kind, each with its own weights, so that a run takes long enough to be timed
 and weights do not stay in a cache. On a software adapter it is smaller.
 """
 

@@ -1,1 +1,1 @@
-"""Is the GPU right? Every op beside its float64 reference, at chosen levels: see `docs/verify.md`."""
+"""Is the GPU right? Compares every op with its float64 reference, at chosen levels: see `docs/verify.md`."""

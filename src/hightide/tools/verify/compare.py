@@ -1,7 +1,7 @@
-"""How far one array is from another: statistics, and which elements are beyond a tolerance.
+"""Compares two arrays: statistics of the error, and which elements are beyond a tolerance.
 
-Floats are judged row by row: an error counts relative to the largest value of its row, so that one large row
-(the first token of a language model) does not hide what is wrong in the others. Integers must be equal.
+Floats are judged row by row: an error is relative to the largest value of its row, so that one large row (the first
+token of a language model) does not hide errors in the others. Integers must be equal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A normal run of a level: the same bytes as its ops one by one, and the same bytes again.
 
-Ops that are right alone can still be wrong together: a buffer that is reused too early, a bind group or a
-parameter block of another op, a copy of an output taken from the wrong place. So the outputs and the state of a
-normal run must be, bit for bit, what the chain of single ops gave.
+Ops that are right alone can still be wrong together: a buffer is reused too early, a bind group or a parameter block
+belongs to another op, an output is copied from the wrong place. So the outputs and the state of a normal run must be,
+bit for bit, what the chain of single ops gave.
 """
 
 from __future__ import annotations

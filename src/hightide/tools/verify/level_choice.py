@@ -1,4 +1,4 @@
-"""Which levels of a part to look at: those that are named, or some of each kind."""
+"""Which levels of a part to verify: those that are named, or a few of each kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hightide.tools.opened_file import Part
 def levels_of(
     part: Part, wanted: Mapping[str, Sequence[int]], exact: Sequence[Mapping[str, int]] = ()
 ) -> list[dict[str, int]]:
-    """The levels to look at: those that are named, else some of each kind.
+    """The levels to verify: those that are named, else a few of each kind.
 
     `wanted` are values by symbol, taken in all combinations that the part accepts; `exact` are whole levels.
     """

@@ -1,4 +1,4 @@
-"""The routes that the calls of a plan could take and do not: every option of every choice, forced."""
+"""The routes that the calls of a plan could take but do not: every option of every choice, forced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verification found: per op, per level, and as a whole."""
+"""What a verification found, per op, per level and per file."""
 
 from __future__ import annotations
 

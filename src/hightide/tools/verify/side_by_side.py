@@ -1,4 +1,4 @@
-"""Two sessions beside each other, run after run: two files, or one file on two adapters.
+"""Compares two sessions, run after run: two files, or one file on two adapters.
 
 Their outputs are compared at every level, and their ops one by one where the two graphs have the same form.
 """

@@ -1,8 +1,8 @@
-"""One op call at a time on the GPU, on buffers of its own beside the session's constants.
+"""Runs one op call at a time on the GPU, with its own buffers and the session's constants.
 
-Everything that a call may not rely on is poison: its outputs and scratch before it runs, its inputs beyond
-their live part, and a guard behind every buffer. So an op that reads what it must not gives NaN, and one that
-writes where it must not leaves a trace.
+Everything that a call must not rely on is poisoned: its outputs and scratch before it runs, its inputs beyond their
+live part, and a guard behind every buffer. So an op that reads what it must not read gives NaN, and one that writes
+where it must not leaves a trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hightide.graph.graph import OpCall, input_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.kernel import Dispatch, Scratch, Tensor
-from hightide.planning.memory import gpu_bytes
+from hightide.ops.storage import gpu_bytes
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.ready_plans import shader_of

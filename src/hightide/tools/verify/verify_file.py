@@ -1,4 +1,4 @@
-"""`verify_file`: everything that `hightide verify` does, without its words."""
+"""What `hightide verify` does, without the printing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tell = Callable[[int, int], None]  # (levels done, in all)
 
 @dataclass(frozen=True)
 class WantedLevels:
-    """The levels to look at: values by symbol, or whole levels, or the level of given inputs."""
+    """The levels to verify: values by symbol, or complete levels, or the level of given inputs."""
 
     values: Mapping[str, Sequence[int]]
     exact: Sequence[Mapping[str, int]] = ()
@@ -44,7 +44,7 @@ def verify_file(
     devices: Sequence[str | int | None],
     tell: Tell | None = None,
 ) -> VerifyReport:
-    """Each part on the first device at each level, op by op; on the others too, beside the first."""
+    """Verify each part op by op at each level, on every device, and compare the other devices with the first."""
     if not opened.parts:
         raise InputError(f"{opened.path.name} has nothing in method {opened.method} that runs on a GPU")
     report = VerifyReport(opened.path.name, [], settings.seed)
@@ -100,7 +100,7 @@ def compare_files(
 
 
 def _not_verified(opened: OpenedFile) -> list[str]:
-    """What of a program runs on NumPy anyway."""
+    """What of a program runs on NumPy in any case."""
     if opened.program is None:
         return []
     calls = opened.program.file.methods[opened.method].instructions

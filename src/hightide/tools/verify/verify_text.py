@@ -1,4 +1,4 @@
-"""A report for people: a line per level, a table of ops, and all that is known about what is wrong."""
+"""The report as text: a line per level, a table of ops, and everything known about what is wrong."""
 
 from __future__ import annotations
 

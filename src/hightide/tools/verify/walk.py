@@ -1,8 +1,8 @@
-"""One level, op by op: the GPU beside the references, with the same inputs and in a chain.
+"""Compares the GPU with the references at one level, op by op, with the same inputs and in a chain.
 
-*Alone*, an op is given the reference's inputs, bit for bit, so that what differs is its own doing. *Chained*, it
-is given what the GPU computed before it, which shows how errors grow on their way to the outputs. The first op
-that is wrong alone is the culprit.
+*Alone*, an op is given the reference's inputs, bit for bit, so that any difference is its own. *Chained*, it is given
+what the GPU computed before it, which shows how errors grow on their way to the outputs. The first op that is wrong
+alone is the culprit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReadsPoison(Exception):
 
 
 class Walker:
-    """Takes one session's graph through levels."""
+    """Walks one session's graph at any level."""
 
     def __init__(self, session: GpuSession, tolerance: float | None = None, routes: bool = True) -> None:
         self.session, self.tolerance, self.routes = session, tolerance, routes
