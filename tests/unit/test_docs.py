@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import hightide
 from hightide.fuse import PASSES
 from hightide.ops import REGISTRY
 from hightide.ops.choices import CHOICES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = {"tokenizer.json", "tokenizer.model", "out.json", "trace.json"}  # files of a user
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
@@ -34,6 +40,27 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert file.exists(), f"{path.name} links to {target}, which does not exist"
         if anchor and file.suffix == ".md":
             assert anchor in anchors(file.read_text("utf-8")), f"{file.name} has no heading for #{anchor}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_files_exist(path: Path) -> None:
+    """Such as `planning/planner.py`: from the root, from the package, or from `ops/`."""
+    text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
+    for name in re.findall(r"`([\w./-]+\.(?:py|wgsl|sh|toml|json|md))`", text):
+        places = (ROOT, ROOT / "src" / "hightide", ROOT / "src" / "hightide" / "ops", ROOT / "tests" / "conformance")
+        found = any((place / name).exists() for place in places) or (
+            "/" not in name and any((ROOT / "src").rglob(name))
+        )
+        assert found or name in EXAMPLES, f"{path.name} names {name}, which does not exist"
+
+
+@pytest.mark.parametrize("name", re.findall(r"^::: (\S+)", page("docs/api.md"), re.MULTILINE))
+def test_the_api_reference_names_what_exists(name: str) -> None:
+    found: Any = hightide
+    for part in name.split(".")[1:]:
+        if not hasattr(found, part):
+            import_module(f"{found.__name__}.{part}")
+        found = getattr(found, part)
 
 
 def anchors(text: str) -> set[str]:
@@ -61,6 +88,16 @@ def test_every_choice_is_in_the_table() -> None:
 def test_every_pass_is_in_the_table() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", page("docs/concepts/passes.md"), re.MULTILINE)
     assert listed == list(PASSES)
+
+
+@pytest.mark.parametrize(
+    "diff", re.findall(r"```diff\n(.*?)```", page("CONTRIBUTING.md"), re.DOTALL), ids=["op", "route"]
+)
+def test_the_worked_examples_still_apply(diff: str) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    done = subprocess.run(["git", "apply", "--check", "-"], input=diff, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_page_is_in_the_navigation() -> None:
