@@ -37,14 +37,14 @@ class LinearForm:
     def call(self, r: Rewriter, out: int) -> OpCall:
         """As a call of the fused op."""
         ends = {"bias": self.bias, "residual": self.residual}
-        args = {"x": self.x, **{name: id for name, id in ends.items() if id is not None}}
-        args["activation"] = r.new_literal(self.activation)
+        given = {name: id for name, id in ends.items() if id is not None}
+        given["activation"] = r.new_literal(self.activation)
         if self.group is not None:
             weight, scales = self.weights
-            args |= {"weight": weight, "scales": scales, "group": self.group}
+            args = {"x": self.x, "weight": weight, "scales": scales, "group": self.group, **given}
             return OpCall(0, "hightide.linear_q4.default", args, out)
-        args["weight"] = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
-        return OpCall(0, "hightide.linear.default", args, out)
+        rows = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
+        return OpCall(0, "hightide.linear.default", {"x": self.x, "weight": rows, **given}, out)
 
 
 def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:

@@ -8,6 +8,8 @@
     #const T = "vec4<f32>" if VEC4 else "f32"
     #if ROWS > 1 … #elif … #else … #end
     #for r in ROWS … #end              the lines once for r = 0, 1, …, ROWS - 1
+    #main 64                           the head of `main` up to its brace, for 64 threads per workgroup: `lane` is the
+                                       thread's number, `group_number(group, groups)` the workgroup's
 
 `$NAME` and `${NAME}` stand for a constant or a loop's number, `${NAME * 2}` for an expression. Constants come from the
 caller and from `#const`. Expressions are Python's, with arithmetic, comparisons, `and`, `or`, `not`, `a if b else c`. A
@@ -31,12 +33,15 @@ from typing import Any, TypeAlias
 Constant: TypeAlias = int | float | bool | str
 Constants: TypeAlias = Mapping[str, Constant]
 
-_DIRECTIVE = re.compile(r"\s*#(params|read|write|include|const|if|elif|else|for|end)\b\s*(.*?)\s*(?:(?<=  )//.*)?$")
+_DIRECTIVE = re.compile(r"\s*#(params|read|write|include|const|main|if|elif|else|for|end)\b\s*(.*?)\s*(?:(?<=  )//.*)?$")
 _STRAY = re.compile(r"\s*#")
 _FOR = re.compile(r"([A-Za-z_]\w*) in (.+)")
 _CONST = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.+)")
 _NAMED = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})")
 _DECLARED = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*(.+)")
+_MAIN = """@compute @workgroup_size({threads})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {{"""
 
 
 class WgslError(Exception):
@@ -113,6 +118,11 @@ class _Expansion:
             elif word == "const":
                 parts = _CONST.fullmatch(rest) or _refuse(line, "#const NAME = EXPRESSION")
                 names[parts[1]] = _value(line, parts[2], names)
+            elif word == "main":
+                if not rest:
+                    raise line.error("write it as #main THREADS")
+                head = _MAIN.format(threads=_filled(line, rest, names))
+                self.result.lines += [Line(text, line.file, line.number) for text in head.splitlines()]
             elif word in ("params", "read", "write"):
                 self._declare(line, word, _filled(line, rest, names), names)
             else:

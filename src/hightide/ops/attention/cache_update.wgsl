@@ -5,9 +5,7 @@
 #read x: $T
 #write cache: $T
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.count) { return; }
     let row = i / params.width;                       // b * tokens + s

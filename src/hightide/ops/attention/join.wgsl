@@ -8,9 +8,7 @@
 
 const LOWEST = -3.4028234e38;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let keys = u32(live_int(params.position) + params.added);

@@ -11,9 +11,7 @@
 #read q_norm: $T, k_norm: $T if NORM
 #write q: $T, k_cache: $T, v_cache: $T
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.count) { return; }
     let pair = i % params.pairs;

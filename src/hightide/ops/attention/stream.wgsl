@@ -23,9 +23,7 @@ fn in_depth(part: u32, j: u32) -> bool {
     #end
 }
 
-@compute @workgroup_size($LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main $LANES
     let number = group_number(group, groups);
     let row = number % params.row_tiles * params.rows_per_tile;
     let kv_head = number / params.row_tiles;

@@ -16,9 +16,7 @@ var<workgroup> mosts: array<f32, $ROWS>;
 var<workgroup> totals: array<f32, $ROWS>;
 var<workgroup> lane_sums: array<$T, LANES>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     if (params.kv_heads == 0u) { return; }
     let number = group_number(group, groups);
     let row = number % params.row_tiles * $ROWS;

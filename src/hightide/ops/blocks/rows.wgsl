@@ -5,9 +5,7 @@
 #write out: vec4<f32>
 #include "blocks/blocks.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     let j = i % 4u;
     let b = i / 4u % params.blocks;

@@ -24,9 +24,7 @@ fn place(at: vec4<i32>, tap: i32, stride: i32, padding: i32, dilation: i32) -> v
     #end
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups) * 64u + lane;
     if (tile >= params.tiles) { return; }
     let pixel = tile % params.pixel_tiles * 4u;

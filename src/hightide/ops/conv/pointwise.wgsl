@@ -10,9 +10,7 @@
 
 const QUADS = $QUADS;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups) * 64u + lane;
     if (tile >= params.tiles) { return; }
     let quad = tile % params.pixel_tiles * u32(QUADS);

@@ -74,9 +74,7 @@ fn ${X}_of(i: u32) -> vec4<$T> {
 }
 #end
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i * 4u >= params.numel) { return; }
     #for n in INPUTS

@@ -4,9 +4,7 @@
 #read x: word, indices: i32
 #write out: word
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.count * params.width) { return; }
     let row = u32(clamp(indices[i / params.width], 0, i32(params.rows) - 1));

@@ -3,9 +3,7 @@
 #params words: u32, start: $T, step: $T
 #write out: $T
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i < params.words) { store_out(i, params.start + $T(i) * params.step); }
 }

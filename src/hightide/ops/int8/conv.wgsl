@@ -7,9 +7,7 @@
 #include "int8/requantize.wgsl"
 #write out: u32
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let word = group_number(group, groups) * 64u + lane;
     if (word * 4u >= params.numel) { return; }
     let i = min(vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.numel - 1u));

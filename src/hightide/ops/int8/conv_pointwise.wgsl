@@ -6,9 +6,7 @@
 #include "int8/requantize.wgsl"
 #write out: u32
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups) * 64u + lane;
     if (tile >= params.tiles) { return; }
     let pixel = tile % params.words;

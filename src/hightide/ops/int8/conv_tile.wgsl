@@ -15,9 +15,7 @@ fn four_weights(i: u32) -> vec4<i32> {
     return unpack4xI8((weight[i / 4u] >> shift) | (weight[i / 4u + 1u] << (32u - shift)));
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups) * 64u + lane;
     if (tile >= params.tiles) { return; }
     let word = tile % params.words;

@@ -48,9 +48,7 @@ fn element(i: u32) -> $RESULT {
     #end
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     let numel = params.m * params.n;
     if (i * 4u >= numel) { return; }

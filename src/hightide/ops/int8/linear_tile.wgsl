@@ -32,9 +32,7 @@ fn unpack(word: u32) -> mat2x4<f32> {
 fn product(at: u32, w: mat2x4<f32>) -> f32 { return dot(load_x(at * 2u), w[0]) + dot(load_x(at * 2u + 1u), w[1]); }
 #end
 
-@compute @workgroup_size($LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main $LANES
     let tile = group_number(group, groups) * ${LANES}u + lane;
     if (tile >= params.row_tiles * params.column_tiles) { return; }
     let column = tile % params.column_tiles * 4u;

@@ -16,9 +16,7 @@ fn zero_of(least: f32, most: f32) -> f32 {   // of bounds in units of the scale
     #end
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let row = group_number(group, groups);
     var least = 0.0;
     var most = 0.0;

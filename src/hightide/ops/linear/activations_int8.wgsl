@@ -5,9 +5,7 @@
 #read x: vec4<f32>
 #write codes: u32, factors: vec2<f32>
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let block = group_number(group, groups) * 64u + lane;
     if (block >= params.blocks) { return; }
     var largest = vec4<f32>();

@@ -4,9 +4,7 @@
 #read product: f32
 #include "linear/epilogue.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.rows * params.out_width) { return; }
     let row = i / params.out_width;

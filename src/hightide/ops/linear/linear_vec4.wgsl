@@ -6,9 +6,7 @@
 
 const LANES = ${LANES}u;
 
-@compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main LANES
     let tile = group_number(group, groups) * LANES + lane;
     if (tile >= params.row_tiles * params.column_tiles) { return; }
     let column = tile % params.column_tiles * 4u;

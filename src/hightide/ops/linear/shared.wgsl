@@ -9,9 +9,7 @@ const STRIDE = 9u;   // vec4s per row of shared memory: 8, and one so that rows 
 var<workgroup> weights: array<vec4<f32>, 32u * STRIDE>;
 var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
     let first_row = tile % params.row_tiles * ${TILE_ROWS}u;

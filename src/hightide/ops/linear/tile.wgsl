@@ -4,9 +4,7 @@
 #read x: vec4<f32>
 #include "linear/block_product.wgsl"
 
-@compute @workgroup_size(8)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 8
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
     let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other

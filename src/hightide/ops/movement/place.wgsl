@@ -25,9 +25,7 @@ fn source(element: u32) -> i32 {
     return at;
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i * ${4 if BYTES else 1}u >= params.numel) { return; }
     #if KEEP

@@ -23,9 +23,7 @@ fn places(element: u32) -> vec2<i32> {
     return at;
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     #if BYTES
     if (i * 4u >= params.numel) { return; }

@@ -6,9 +6,7 @@
 #read bias: f32 if BIAS
 #write out: f32
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.numel) { return; }
     let c = i / params.spatial % params.channels;

@@ -20,9 +20,7 @@ fn total_of(sum: vec4<f32>) -> f32 { return dot(sum, vec4<f32>(1.0)); }
 fn total_of(sum: f32) -> f32 { return sum; }
 #end
 
-@compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main LANES
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let start = row * params.width;

@@ -10,9 +10,7 @@
 const LANES = ${LANES}u;
 var<workgroup> partial: array<$T, LANES>;
 
-@compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main LANES
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let start = row * params.width;

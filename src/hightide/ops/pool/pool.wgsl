@@ -18,9 +18,7 @@ fn minus_infinity() -> f32 {
 }
 #end
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.numel) { return; }
     let width = u32(params.out_size.y);

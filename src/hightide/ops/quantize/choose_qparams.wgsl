@@ -7,9 +7,7 @@
 
 var<workgroup> bounds: array<vec2<f32>, 64>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let first = group_number(group, groups) * 4u;
     let row = first + lane / 16u;
     var low = 0.0;

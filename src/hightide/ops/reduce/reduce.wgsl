@@ -68,9 +68,7 @@ fn reduced_at(index: u32) -> u32 {
     return at + rest * params.reduced_strides[d >> 2u][d & 3];
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let output = group_number(group, groups) * (64u / LANES) + lane / LANES;
     let first = lane % LANES;
     let working = output < params.outputs && first < params.count;

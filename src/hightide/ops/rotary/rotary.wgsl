@@ -40,9 +40,7 @@ fn turn(pair: u32, heads: u32, of_q: bool) -> Turn {
     return result;
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i < params.pairs_q) {
         let result = turn(i, params.heads_q, true);

@@ -33,9 +33,7 @@ fn ordered(value: f32) -> u32 {
     return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-@compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main LANES
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let start = row * params.width;

@@ -9,9 +9,7 @@ const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
 var<workgroup> lanes: array<vec2<f32>, LANES>;
 
-@compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main LANES
     let vector = group_number(group, groups);
     if (vector >= params.vectors) { return; }
     let start = vector / params.stride * params.size * params.stride + vector % params.stride;

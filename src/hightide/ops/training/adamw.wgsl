@@ -6,9 +6,7 @@
 #write p: vec4<f32>, m: vec4<f32>, v: vec4<f32>
 #write p_out: vec4<f32>, m_out: vec4<f32>, v_out: vec4<f32>
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let i = group_number(group, groups) * 64u + lane;
     if (i * 4u >= params.numel) { return; }
     let g = load_gradient(i);

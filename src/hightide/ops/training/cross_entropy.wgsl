@@ -7,9 +7,7 @@
 
 var<workgroup> parts: array<vec2<f32>, 64>;   // maximum, sum of exp(logit - maximum)
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let row = group_number(group, groups);
     let start = row * params.width;
     let mine = row < params.rows;

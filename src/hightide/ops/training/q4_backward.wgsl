@@ -24,9 +24,7 @@ fn scales_at(column: u32, n: u32) -> vec4<f32> {
     #end
 }
 
-@compute @workgroup_size($LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main $LANES
     let tile = group_number(group, groups) * ${LANES}u + lane;
     let column_tiles = (params.k + 7u) / 8u;
     let column = tile % column_tiles * 8u;

@@ -11,9 +11,7 @@ fn nibble(row: u32, k: u32) -> u32 {
     return u32(clamp(round(load_latent(row * params.k + k) / scale), -8.0, 7.0) + 8.0);
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let word = group_number(group, groups) * 64u + lane;
     if (word * 4u >= params.numel) { return; }
     let row_bytes = (params.k + 1u) / 2u;

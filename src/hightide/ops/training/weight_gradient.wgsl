@@ -4,9 +4,7 @@
 #read gradient: f32, x: f32
 #write out: f32
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#main 64
     let tile = group_number(group, groups) * 64u + lane;
     let column_tiles = (params.k + 3u) / 4u;
     let column = tile % column_tiles * 4u;
