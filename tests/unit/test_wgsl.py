@@ -476,3 +476,11 @@ def test_tensors_of_halves_make_another_shader_of_the_same_kernel(route: Callabl
     assert (plain.halves, halves.halves) == (frozenset(), {"x"})
     assert "f16" not in made.shader(plain.halves).text and "array<f16>" in made.shader(halves.halves).text
     assert made.shader(halves.halves) is made.shader(frozenset({"x"}))
+
+
+def test_main_is_the_head_of_a_kernel(package: Package) -> None:
+    first, *others, end = lines(package("#main $LANES\n}"), LANES=8)
+    assert first == "@compute @workgroup_size(8)" and end == "}"
+    assert others[0].startswith("fn main(") and others[-1].endswith("lane: u32) {")
+    with pytest.raises(WgslError, match=r"main.wgsl:1: write it as #main THREADS"):
+        lines(package("#main"))

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,9 @@ class StepResult:
     logits: np.ndarray | None
 
 
+Tokens: TypeAlias = Sequence[int] | None  # None: the id that the call before chose
+
+
 class Decoder(Protocol):
     """What the engine needs of a model. Calls are launched and collected in order."""
 
@@ -44,12 +47,7 @@ class Decoder(Protocol):
     device: str
 
     def launch(
-        self,
-        tokens: Sequence[int] | None,
-        position: int,
-        keep: int = 1,
-        settings: np.ndarray = GREEDY,
-        logits: bool = False,
+        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
         """Start a call. No tokens: the id that the call before chose, which may not have arrived yet."""
 
@@ -81,12 +79,7 @@ class GraphDecoder:
         self.vocab_size = logits.dims[-1]
 
     def launch(
-        self,
-        tokens: Sequence[int] | None,
-        position: int,
-        keep: int = 1,
-        settings: np.ndarray = GREEDY,
-        logits: bool = False,
+        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
         given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
         if self.takes_keep:
@@ -139,12 +132,7 @@ class MethodDecoder:
         self._chosen = 0
 
     def launch(
-        self,
-        tokens: Sequence[int] | None,
-        position: int,
-        keep: int = 1,
-        settings: np.ndarray = GREEDY,
-        logits: bool = False,
+        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
         new = [self._chosen] if tokens is None else list(tokens)
         self._history[position:] = new

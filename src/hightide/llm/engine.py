@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from hightide.llm.decoder import GREEDY, Decoder, StepResult
+from hightide.llm.decoder import GREEDY, Decoder, StepResult, Tokens
 from hightide.llm.interrupts import uninterrupted
 
 
@@ -31,12 +30,7 @@ class Engine:
         self._user: weakref.ref[Closable] | None = None
 
     def launch(
-        self,
-        tokens: Sequence[int] | None,
-        position: int,
-        keep: int = 1,
-        settings: np.ndarray = GREEDY,
-        logits: bool = False,
+        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> None:
         """Start a call; see `Decoder.launch`. Ctrl-C waits until it is made."""
         with uninterrupted():

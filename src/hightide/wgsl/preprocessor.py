@@ -33,7 +33,9 @@ from typing import Any, TypeAlias
 Constant: TypeAlias = int | float | bool | str
 Constants: TypeAlias = Mapping[str, Constant]
 
-_DIRECTIVE = re.compile(r"\s*#(params|read|write|include|const|main|if|elif|else|for|end)\b\s*(.*?)\s*(?:(?<=  )//.*)?$")
+_DIRECTIVE = re.compile(
+    r"\s*#(params|read|write|include|const|main|if|elif|else|for|end)\b\s*(.*?)\s*(?:(?<=  )//.*)?$"
+)
 _STRAY = re.compile(r"\s*#")
 _FOR = re.compile(r"([A-Za-z_]\w*) in (.+)")
 _CONST = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.+)")

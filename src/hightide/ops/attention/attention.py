@@ -70,16 +70,7 @@ class SdpaWithKvCache(CachedAttention):
         yield self.update()
         yield from attend(
             ctx,
-            Attention(
-                q=self.q,
-                k=self.k_cache,
-                v=self.v_cache,
-                out=out,
-                position=self.position,
-                added=self.q.dims[1],
-                causal=self.causal,
-                scale=scale_of(self.scale, self.q.width),
-            ),
+            over_cache(self.q, self.k_cache, self.v_cache, out, self.position, self.causal, self.scale),
         )
 
     @staticmethod
@@ -114,17 +105,8 @@ class CausalAttention(CachedAttention):
         yield self.update()
         yield from attend(
             ctx,
-            Attention(
-                q=self.q,
-                k=self.k_cache,
-                v=self.v_cache,
-                out=out,
-                position=self.position,
-                added=self.q.dims[1],
-                causal=True,
-                scale=self.scale,
-                window=self.window,
-                softcap=self.softcap,
+            over_cache(
+                self.q, self.k_cache, self.v_cache, out, self.position, True, self.scale, self.window, self.softcap
             ),
         )
 
@@ -190,17 +172,16 @@ class Attend(AttentionOp):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return attend(
             ctx,
-            Attention(
-                q=self.q,
-                k=self.k_cache,
-                v=self.v_cache,
-                out=out,
-                position=self.position,
-                added=self.q.dims[1],
-                causal=self.causal,
-                scale=scale_of(self.scale, self.q.width),
-                window=self.window,
-                softcap=self.softcap,
+            over_cache(
+                self.q,
+                self.k_cache,
+                self.v_cache,
+                out,
+                self.position,
+                self.causal,
+                self.scale,
+                self.window,
+                self.softcap,
             ),
         )
 
@@ -228,19 +209,7 @@ class CustomSdpa(AttentionOp):
         return seen_in_cache(self.q, self.q.dims[2], self.k, self.v, self.position, env, self.causal)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return attend(
-            ctx,
-            Attention(
-                q=self.q,
-                k=self.k,
-                v=self.v,
-                out=out,
-                position=self.position,
-                added=self.q.dims[1],
-                causal=self.causal,
-                scale=scale_of(self.scale, self.q.width),
-            ),
-        )
+        return attend(ctx, over_cache(self.q, self.k, self.v, out, self.position, self.causal, self.scale))
 
     @staticmethod
     def reference(
@@ -313,6 +282,32 @@ def softmax_attention(
 
 def scale_of(scale: float | None, depth: int) -> float:
     return 1 / math.sqrt(depth) if scale is None else scale
+
+
+def over_cache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    out: Tensor,
+    position: Int,
+    causal: bool,
+    scale: float | None,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Attention:
+    """q [1, S, H, D] over the keys of a cache up to those of its own S tokens."""
+    return Attention(
+        q=q,
+        k=k_cache,
+        v=v_cache,
+        out=out,
+        position=position,
+        added=q.dims[1],
+        causal=causal,
+        scale=scale_of(scale, q.width),
+        window=window,
+        softcap=softcap,
+    )
 
 
 def refuse_mask(mask: Tensor | None, dropout: float) -> None:
