@@ -14,7 +14,7 @@ test: $(READY) lint
 
 # What needs no adapter, in under a minute.
 test-unit: $(READY)
-	$(PYTHON) -m pytest -n 2 tests/unit
+	$(PYTHON) -m pytest -n 2 -m "not slow and not gpu" tests/unit
 
 test-all: $(READY) lint
 	scripts/ensure-chromium.sh >/dev/null

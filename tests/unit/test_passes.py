@@ -55,7 +55,14 @@ def schedule(part: Part) -> list[list[np.ndarray]]:
     return calls
 
 
-@pytest.mark.parametrize("path", [*PROGRAMS, *MODELS], ids=lambda path: path.name)
+LARGEST = ("gemma3_27b.gguf",)  # takes ten seconds, and fuses as its smaller sisters do
+FILES = [
+    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LARGEST else [])
+    for path in (*PROGRAMS, *MODELS)
+]
+
+
+@pytest.mark.parametrize("path", FILES)
 def test_a_fused_graph_gives_the_same(path: Path) -> None:
     for part in open_file(path, device="cpu").parts:
         fused = fuse(part.graph)

@@ -249,7 +249,10 @@ def test_a_closed_program_is_refused() -> None:
 def test_device_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHTIDE_DEVICE", "cpu")
     assert load(PROGRAMS / "two_dims.pte").device == "cpu"
-    assert load(PROGRAMS / "two_dims.pte", device="0").device == "0"
+    monkeypatch.setenv("HIGHTIDE_DEVICE", "no such device")
+    assert load(PROGRAMS / "two_dims.pte", device="cpu").device == "cpu"
+    with pytest.raises(hightide.DeviceError, match="no such device"):
+        load(PROGRAMS / "two_dims.pte")
 
 
 def test_no_adapter_falls_back_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,8 @@ def find_adapter(selector: str | int | None) -> Adapter:
     """The adapter with this index, or whose name contains this text; the best one for None."""
     found = adapters()
     if not found:
-        raise DeviceError("no WebGPU adapter was found; install a Vulkan driver, or use device='cpu'")
+        wanted = "" if selector is None else f"there is no device {selector!r}: "
+        raise DeviceError(f"{wanted}no WebGPU adapter was found; install a Vulkan driver, or use device='cpu'")
     if selector is None:
         return found[0]
     if isinstance(selector, int) or selector.isdigit():

@@ -6,6 +6,7 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flatbuffer_writer import PROGRAMS
@@ -29,6 +30,7 @@ FILES = (
     "external/external.ptd",
 )
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance"
+LARGE = 3000  # bytes: what is tried at every byte takes seconds
 MEMORY_LIMIT = 4 << 20  # bytes; these files are of 4 kB and less
 
 
@@ -72,6 +74,11 @@ def little_memory() -> Iterator[None]:
     assert peak < MEMORY_LIMIT
 
 
+def slow_if_large(name: str) -> Any:
+    large = (PROGRAMS / name).stat().st_size > LARGE
+    return pytest.param(name, marks=pytest.mark.slow) if large else name
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_truncation_at_every_length(name: str, tmp_path: Path) -> None:
     data = (PROGRAMS / name).read_bytes()
@@ -82,7 +89,7 @@ def test_truncation_at_every_length(name: str, tmp_path: Path) -> None:
     assert not accepted or (name == "external/inline.pte" and accepted[0] >= len(data) - 4)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [slow_if_large(name) for name in FILES])
 def test_flipped_bytes(name: str, tmp_path: Path, little_memory: None) -> None:
     data = (PROGRAMS / name).read_bytes()
     path = tmp_path / Path(name).name
@@ -94,7 +101,9 @@ def test_flipped_bytes(name: str, tmp_path: Path, little_memory: None) -> None:
         is_refused(path, bytes(damaged))
 
 
-@pytest.mark.parametrize("name", ["ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd"])
+@pytest.mark.parametrize(
+    "name", map(slow_if_large, ["ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd"])
+)
 def test_damaged_words(name: str, tmp_path: Path) -> None:
     """Each aligned 32-bit word in turn as an extreme number: offsets, lengths, counts, dims."""
     data = (PROGRAMS / name).read_bytes()
