@@ -101,9 +101,10 @@ def test_flipped_bytes(name: str, tmp_path: Path, little_memory: None) -> None:
         is_refused(path, bytes(damaged))
 
 
-@pytest.mark.parametrize(
-    "name", map(slow_if_large, ["ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd"])
-)
+WORDS = ("ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd")
+
+
+@pytest.mark.parametrize("name", [slow_if_large(name) for name in WORDS])
 def test_damaged_words(name: str, tmp_path: Path) -> None:
     """Each aligned 32-bit word in turn as an extreme number: offsets, lengths, counts, dims."""
     data = (PROGRAMS / name).read_bytes()
