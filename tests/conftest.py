@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from hightide.cli import main
 from hightide.gpu.device import Device, adapters, find_adapter, open_device
 
 os.environ["HIGHTIDE_TUNED"] = "0"  # the routes that are tested do not depend on what was measured on this machine
@@ -26,3 +29,17 @@ def device() -> Device:
     if not adapters():
         pytest.skip("no WebGPU adapter")
     return open_device(find_adapter(None))
+
+
+@pytest.fixture
+def hightide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command; gives (exit code, stdout, stderr)."""
+
+    def command(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hightide", *map(str, args)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        captured = capsys.readouterr()
+        return int(done.value.code or 0), captured.out, captured.err
+
+    return command

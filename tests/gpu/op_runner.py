@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+import pytest
 
 from hightide.gpu.device import Device
+from hightide.ops import REGISTRY
 from hightide.ops.case import Case
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.doctor.case_graph import LEVELS
 from hightide.tools.doctor.case_graph import CaseGraph as Built
 from hightide.tools.doctor.selftest import Trial, run_trial
 
-__all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels"]
+__all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels", "one_of_each_family"]
+
+
+def one_of_each_family(cases: Iterable[Case]) -> list[Any]:
+    """The first case of each family is fast to have; all of them are slow."""
+    seen: set[str] = set()
+    params = []
+    for case in cases:
+        family = REGISTRY[case.op].family
+        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] if family in seen else []))
+        seen.add(family)
+    return params
 
 
 def follow_levels(case: Case, device: Device, **choices: str) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from op_cases import CASES, Case, In
-from op_runner import Built
+from op_runner import Built, one_of_each_family
 
 from hightide.errors import HightideError
 from hightide.gpu.device import Device
@@ -115,18 +114,7 @@ def check(got: np.ndarray, want: np.ndarray, tolerance: float, where: str) -> No
         assert error <= max(tolerance, 4e-6), f"{where}: error {error:.2e} of the range"
 
 
-def marked() -> list[Any]:
-    """The first case of each family is fast to have; all of them are slow."""
-    seen: set[str] = set()
-    params = []
-    for case in CASES:
-        family = REGISTRY[case.op].family
-        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] if family in seen else []))
-        seen.add(family)
-    return params
-
-
-@pytest.mark.parametrize("case", marked())
+@pytest.mark.parametrize("case", one_of_each_family(CASES))
 def test_dims_let_loose(case: Case, device: Device) -> None:
     let_loose(case, device)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from op_cases import CASES, Case
-from op_runner import LEVELS, Built, check_blank_parameters
+from op_runner import LEVELS, Built, check_blank_parameters, one_of_each_family
 from schedules import PROGRAMS, relative_error, steps
 
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue, Value
-from hightide.ops import REGISTRY
 from hightide.ops.builder import GraphBuilder
 from hightide.pte.program import load
 from hightide.runtime.cpu_session import CpuSession
@@ -46,18 +44,7 @@ def _needs_halves(device: Device) -> None:
         pytest.skip("the adapter has no halves")
 
 
-def marked(cases: list[Case]) -> list[Any]:
-    """The first case of each family is fast to have; all of them are slow."""
-    seen: set[str] = set()
-    params = []
-    for case in cases:
-        family = REGISTRY[case.op].family
-        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] if family in seen else []))
-        seen.add(family)
-    return params
-
-
-@pytest.mark.parametrize("case", marked([case for case in CASES if has_floats(case)]))
+@pytest.mark.parametrize("case", one_of_each_family(filter(has_floats, CASES)))
 def test_op_in_halves(case: Case, device: Device) -> None:
     built = Built(case, np.random.default_rng(7))
     graph = in_halves(built.graph)

@@ -15,7 +15,6 @@ from schedules import PROGRAMS
 from traces import check_trace
 
 from hightide import InputError, UnsupportedError
-from hightide.cli import main
 from hightide.gpu import limits as limits_module
 from hightide.gpu.device import Device
 from hightide.gpu.limits import Limits, known_limits, measure_limits
@@ -198,18 +197,6 @@ def test_limits_are_measured_once(device: Device, monkeypatch: pytest.MonkeyPatc
     assert known_limits(device) is None
     monkeypatch.setattr(limits_module, "_measure", lambda device: found)
     assert measure_limits(device) == found and known_limits(device) == found  # and written anew
-
-
-@pytest.fixture
-def hightide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hightide", *map(str, args)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        captured = capsys.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 def test_the_command(device: Device, hightide: Any, tmp_path: Path) -> None:

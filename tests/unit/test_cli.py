@@ -13,22 +13,12 @@ import numpy as np
 import pytest
 from schedules import PROGRAMS, relative_error, steps
 
-from hightide.cli import COMMANDS, load_command, main
+from hightide.cli import COMMANDS, load_command
 
 
-@pytest.fixture
-def hightide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command; gives (exit code, stdout, stderr)."""
+@pytest.fixture(autouse=True)
+def on_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHTIDE_DEVICE", "cpu")
-
-    def command(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hightide", *map(str, args)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        captured = capsys.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 def test_random_run(hightide: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,18 +22,10 @@ MODELS = Path(__file__).parents[2] / "models"
 SMALL = MODELS / "gemma3_global.gguf"
 NAMES = sorted(path.stem for path in MODELS.glob("*.gguf"))
 MEMORY_LIMIT = 8 << 20  # bytes; the files are of 200 kB and less
+pytestmark = pytest.mark.usefixtures("little_memory")
 REFUSALS = (ProgramError, UnsupportedError)
 
 U32, STRING, ARRAY = 4, 8, 9
-
-
-@pytest.fixture(autouse=True)
-def little_memory() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < MEMORY_LIMIT
 
 
 def text(value: str) -> bytes:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +61,6 @@ def is_refused(path: Path, data: bytes) -> bool:
         assert str(error)
         return True
     return False
-
-
-@pytest.fixture
-def little_memory() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < MEMORY_LIMIT
 
 
 def slow_if_large(name: str) -> Any:
