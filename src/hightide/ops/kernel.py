@@ -23,6 +23,14 @@ TAKES = {
 }
 
 
+@dataclass(frozen=True)
+class LiveInt:
+    """A SymInt argument as a plan sees it: its value or formula, and where kernels read it."""
+
+    expr: SymExpr
+    slot: int
+
+
 @dataclass(slots=True, eq=False)
 class Tensor:
     """A tensor value at its live dims. Not to be changed (frozen dataclasses are slow to make)."""
@@ -64,14 +72,6 @@ class Scratch:
 
     call: int
     index: int
-
-
-@dataclass(frozen=True)
-class LiveInt:
-    """A SymInt argument as a plan sees it: its value or formula, and where kernels read it."""
-
-    expr: SymExpr
-    slot: int
 
 
 Int: TypeAlias = int | LiveInt

@@ -102,27 +102,21 @@ def _direct(conv: Convolution, shape: ConvShape, out: Tensor) -> Dispatch:
     tiles = shape.batch * shape.groups * channel_tiles * pixel_tiles
     windows, transposed = shape.windows, shape.transposed
     route = "conv_transposed" if transposed else "conv_depthwise" if outs == 1 else "conv"
-    low, high = conv.limits or (None, None)
+    clamp = conv.limits is not None
     return _kernel(
-        "conv/conv.wgsl", route, conv.bias is not None, low is not None, CHANNELS=channels, TRANSPOSED=transposed
+        "conv/conv.wgsl", route, conv.bias is not None, clamp, CHANNELS=channels, TRANSPOSED=transposed
     ).over(
         ceil_div(tiles, 64),
-        x=conv.x,
-        weight=conv.weight,
-        bias=conv.bias,
-        out=out,
+        **_given(conv, shape, out),
         tiles=tiles,
         pixel_tiles=pixel_tiles,
         channel_tiles=channel_tiles,
         groups=shape.groups,
         in_channels=ins,
-        out_channels=outs,
         # [in, out / groups, taps] of a transposed convolution, [out, in / groups, taps] of a plain one
         weight_group=ins * outs * taps,
         weight_out=taps if transposed else ins * taps,
         weight_in=outs * taps if transposed else taps,
-        low=low,
-        high=high,
         # The height of a 1d convolution is 1.
         in_size=(1, *shape.in_size)[-2:],
         out_size=(1, *shape.out_size)[-2:],
@@ -137,22 +131,23 @@ def _pointwise(conv: Convolution, shape: ConvShape, out: Tensor) -> Dispatch:
     pixel_quads = math.prod(shape.out_size) // 4
     pixel_tiles, channel_tiles = ceil_div(pixel_quads, QUADS), ceil_div(shape.out_channels, 4)
     tiles = shape.batch * channel_tiles * pixel_tiles
-    low, high = conv.limits or (None, None)
-    return _kernel("conv/pointwise.wgsl", "conv_pointwise", conv.bias is not None, low is not None, QUADS=QUADS).over(
+    bias, clamp = conv.bias is not None, conv.limits is not None
+    return _kernel("conv/pointwise.wgsl", "conv_pointwise", bias, clamp, QUADS=QUADS).over(
         ceil_div(tiles, 64),
-        x=conv.x,
-        weight=conv.weight,
-        bias=conv.bias,
-        out=out,
+        **_given(conv, shape, out),
         tiles=tiles,
         pixel_tiles=pixel_tiles,
         channel_tiles=channel_tiles,
-        out_channels=shape.out_channels,
         in_quads=shape.in_channels // 4,
         pixel_quads=pixel_quads,
-        low=low,
-        high=high,
     )
+
+
+def _given(conv: Convolution, shape: ConvShape, out: Tensor) -> dict[str, Any]:
+    """What both kernels take."""
+    low, high = conv.limits or (None, None)
+    tensors = {"x": conv.x, "weight": conv.weight, "bias": conv.bias, "out": out}
+    return {**tensors, "out_channels": shape.out_channels, "low": low, "high": high}
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, shape: ConvShape) -> np.ndarray:

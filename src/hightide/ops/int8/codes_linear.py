@@ -11,7 +11,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
-from hightide.ops.int8.requantize import Ending, ToCodes, check_activation, check_columns, require_int8
+from hightide.ops.int8.requantize import CodesProduct, Ending, ToCodes, check_activation, check_columns, require_int8
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 WEIGHT_ONLY = {"BIAS": False, "TO_CODES": False, "RELU": False}
@@ -45,15 +45,9 @@ class LinearWeightOnly(Op):
 
 
 @op("et_vk.linear_q8ta_q8csw.default", family="linear")
-class LinearCodes(Op):
-    """Codes x and weights: (x - zero) @ weight.T * scale * scales + bias, in floats; sums: of each weight row."""
+class LinearCodes(CodesProduct):
+    """(x - zero) @ weight.T * scale * scales + bias, in floats."""
 
-    x: Tensor
-    scale: float
-    zero: int
-    weight: Tensor
-    sums: Tensor
-    scales: Tensor
     bias: Tensor | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:

@@ -54,8 +54,8 @@ class Ending:
         return codes_of(value, inverse_of(self.out_scale), self.out_zero, -128, 127)
 
 
-class ToCodes(Op):
-    """Base of products of codes whose output is codes; `sums` are those of the weight's rows."""
+class CodesProduct(Op):
+    """Base of products of codes x, of a scale and zero point; `sums` are those of the weight's rows."""
 
     x: Tensor
     scale: float
@@ -63,6 +63,11 @@ class ToCodes(Op):
     weight: Tensor
     sums: Tensor
     scales: Tensor
+
+
+class ToCodes(CodesProduct):
+    """Base of those whose output is codes."""
+
     out_scale: float
     out_zero: int
     bias: Tensor | None
