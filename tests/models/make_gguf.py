@@ -215,14 +215,18 @@ def _extra_tensors(spec: Model, config: Any) -> Iterator[tuple[str, np.ndarray]]
         yield "rope_factors_short.weight", np.array(rope["short_factor"], np.float32)
 
 
-def text_parameters(w: GGUFWriter, config: Any) -> None:
-    """TextModel.set_gguf_parameters"""
+def model_sizes(w: GGUFWriter, config: Any) -> None:
     w.add_block_count(config.num_hidden_layers)
     w.add_context_length(config.max_position_embeddings)
     w.add_embedding_length(config.hidden_size)
     w.add_feed_forward_length(config.intermediate_size)
     w.add_head_count(config.num_attention_heads)
     w.add_head_count_kv(config.num_key_value_heads)
+
+
+def text_parameters(w: GGUFWriter, config: Any) -> None:
+    """TextModel.set_gguf_parameters"""
+    model_sizes(w, config)
     every = config.rope_parameters
     rope = every.get("full_attention", every)
     if rope["rope_type"] == "linear":
@@ -261,13 +265,8 @@ def phi_parameters(w: GGUFWriter, config: Any) -> None:
     """Phi3MiniModel.set_gguf_parameters and what its generate_extra_tensors adds"""
     rope = config.rope_parameters
     trained = config.original_max_position_embeddings
-    w.add_context_length(config.max_position_embeddings)
+    model_sizes(w, config)
     w.add_rope_scaling_orig_ctx_len(trained)
-    w.add_embedding_length(config.hidden_size)
-    w.add_feed_forward_length(config.intermediate_size)
-    w.add_block_count(config.num_hidden_layers)
-    w.add_head_count(config.num_attention_heads)
-    w.add_head_count_kv(config.num_key_value_heads)
     w.add_layer_norm_rms_eps(config.rms_norm_eps)
     w.add_rope_dimension_count(int(rope["partial_rotary_factor"] * config.hidden_size) // config.num_attention_heads)
     w.add_rope_freq_base(rope["rope_theta"])

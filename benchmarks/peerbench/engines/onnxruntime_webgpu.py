@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from quantized import GROUP, K, N, activations, open_llama, q4_matrix, quantize_q4
-from wire import Stopwatch, serve
+from wire import Sequential, Stopwatch, serve
 
 CONTEXT = 1280
 
@@ -65,7 +65,7 @@ class Matmul:
             raise ValueError(f"its matmul is wrong by {error}")
 
 
-class Decoder:
+class Decoder(Sequential):
     """tokens [1, S] -> the likeliest next id; keys and values in buffers of the whole context."""
 
     def __init__(self, path: str) -> None:
@@ -146,7 +146,7 @@ class Decoder:
         self.empty = np.zeros((1, kv_heads, 0, depth), np.float32)
         self.caches: dict[str, Any] = {f"{c}{n}": None for n in range(sizes["layers"]) for c in "kv"}
 
-    def _step(self, tokens: list[int]) -> int:
+    def step(self, tokens: list[int]) -> int:
         binding = self.session.io_binding()
         total = self.position + len(tokens)
         binding.bind_cpu_input("tokens", np.array([tokens], np.int64))
@@ -165,19 +165,6 @@ class Decoder:
         self.position = total
         self.next = int(logits.numpy().argmax())
         return self.next
-
-    def prefill(self, watch: Stopwatch, tokens: list[int]) -> list[int]:
-        self.position = 0
-        with watch:
-            chosen = self._step(tokens)
-        return [chosen]
-
-    def decode(self, watch: Stopwatch, count: int) -> list[int]:
-        ids = []
-        for _ in range(count):
-            with watch:
-                ids.append(self._step([self.next]))
-        return ids
 
 
 def open_peer() -> tuple[Any, dict[str, Any]]:

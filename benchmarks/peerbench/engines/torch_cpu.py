@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from quantized import GROUP, open_llama, quantize_q4
-from wire import Stopwatch, serve
+from wire import Sequential, serve
 
 CONTEXT = 1280
 
@@ -40,7 +40,7 @@ class Float32:
         return F.linear(x, self.weights)
 
 
-class Llama:
+class Llama(Sequential):
     def __init__(self, path: str, linear: type[Int4] | type[Float32]) -> None:
         llama = open_llama(path)
         self.sizes, self.eps = llama.sizes, llama.eps
@@ -67,7 +67,8 @@ class Llama:
         turn = self.rotation[position : position + x.shape[1], None]
         return torch.view_as_real(pairs * turn).flatten(-2)
 
-    def _step(self, tokens: list[int]) -> int:
+    @torch.inference_mode()
+    def step(self, tokens: list[int]) -> int:
         sizes, position, count = self.sizes, self.position, len(tokens)
         end = position + count
         x = self.table[torch.tensor([tokens])]
@@ -91,21 +92,6 @@ class Llama:
         last = F.rms_norm(x[:, -1], (sizes["dim"],), self.norm, self.eps)
         self.position, self.next = end, int(self.head(last).argmax())
         return self.next
-
-    @torch.inference_mode()
-    def prefill(self, watch: Stopwatch, tokens: list[int]) -> list[int]:
-        self.position = 0
-        with watch:
-            chosen = self._step(tokens)
-        return [chosen]
-
-    @torch.inference_mode()
-    def decode(self, watch: Stopwatch, count: int) -> list[int]:
-        ids = []
-        for _ in range(count):
-            with watch:
-                ids.append(self._step([self.next]))
-        return ids
 
 
 def open_peer() -> tuple[Llama, dict[str, Any]]:

@@ -35,6 +35,29 @@ class Stopwatch:
         self.samples.append({"cpu_ms": cpu * 1e3, "wall_ms": wall * 1e3})
 
 
+class Sequential:
+    """A model that reads a prompt, then decodes from where it ended; `step` gives the next id, and keeps it."""
+
+    position: int
+    next: int
+
+    def step(self, tokens: list[int]) -> int:
+        raise NotImplementedError
+
+    def prefill(self, watch: Stopwatch, tokens: list[int]) -> list[int]:
+        self.position = 0
+        with watch:
+            chosen = self.step(tokens)
+        return [chosen]
+
+    def decode(self, watch: Stopwatch, count: int) -> list[int]:
+        ids = []
+        for _ in range(count):
+            with watch:
+                ids.append(self.step([self.next]))
+        return ids
+
+
 def serve(open_peer: Callable[[], tuple[Any, dict[str, Any]]]) -> None:
     """Open the peer, then do what is asked for until the end of the orders."""
     answers = os.fdopen(os.dup(1), "w")

@@ -14,8 +14,9 @@ def build(m: ModelBuilder) -> TensorValue:
     return decoder(m, halves=False)
 
 
-def decoder(m: ModelBuilder, *, halves: bool) -> TensorValue:
-    """Logits of the kept tokens; `halves` says how the rotary embedding pairs elements."""
+def decoder(m: ModelBuilder, *, halves: bool, head_norms: bool = False) -> TensorValue:
+    """Logits of the kept tokens; `halves` says how the rotary embedding pairs elements, `head_norms` that each head of
+    q and k is normed before it."""
     heads, kv_heads, depth = m.attention_dims()
     rope = rope_of(m, halves=halves, depth=depth)
 
@@ -26,6 +27,8 @@ def decoder(m: ModelBuilder, *, halves: bool) -> TensorValue:
         q = m.heads(m.linear(h, f"{layer}.attn_q"), heads, depth)
         k = m.heads(m.linear(h, f"{layer}.attn_k"), kv_heads, depth)
         v = m.heads(m.linear(h, f"{layer}.attn_v"), kv_heads, depth)
+        if head_norms:
+            q, k = m.norm(q, f"{layer}.attn_q_norm"), m.norm(k, f"{layer}.attn_k_norm")
         q, k = m.rotate(q, k, rope)
         x = m.add(x, m.linear(m.attend(q, k, v), f"{layer}.attn_output"))
         h = m.norm(x, f"{layer}.ffn_norm")

@@ -32,6 +32,7 @@ def filled(kv_heads: int, depth: int) -> Const:
     return Const(lambda rng: rng.uniform(-2, 2, (1, CONTEXT, kv_heads, depth)).astype(np.float32))
 
 
+ROPE = "hightide.rope_cache.default"
 CASES = [
     Case("sdpa_cache_gqa", "sdpa_with_kv_cache.default", attention(6, 2, 16), empty=False),
     Case("sdpa_cache_mqa", "sdpa_with_kv_cache.default", attention(5, 1, 8, scale=0.3), empty=False),
@@ -59,29 +60,14 @@ CASES = [
         "hightide.attend.default",
         (In((1, "S", 1, 258)), filled(1, 258), filled(1, 66), Pos(), False, 0.02, 0, 0.0),
     ),
-    Case("rope_cache_halves", "hightide.rope_cache.default", rope_cache(4, 2, 16, 16, "halves")),
-    Case(
-        "rope_cache_halves_keys",
-        "hightide.rope_cache.default",
-        rope_cache(4, 2, 16, 16, "halves"),
-        extra={"output": 3},
-    ),
-    Case("rope_cache_part", "hightide.rope_cache.default", rope_cache(3, 3, 14, 6, "halves")),
-    Case("rope_cache_neighbours", "hightide.rope_cache.default", rope_cache(6, 1, 24, 24, "interleaved")),
-    Case(
-        "rope_cache_neighbours_values",
-        "hightide.rope_cache.default",
-        rope_cache(6, 1, 24, 16, "interleaved"),
-        extra={"output": 4},
-    ),
-    Case("rope_cache_neighbours_part", "hightide.rope_cache.default", rope_cache(2, 1, 10, 6, "interleaved")),
-    Case("rope_cache_norm", "hightide.rope_cache.default", rope_cache(4, 2, 16, 8, "halves", norm=True)),
-    Case(
-        "rope_cache_norm_keys",
-        "hightide.rope_cache.default",
-        rope_cache(4, 2, 6, 6, "interleaved", norm=True),
-        extra={"output": 3},
-    ),
+    Case("rope_cache_halves", ROPE, rope_cache(4, 2, 16, 16, "halves")),
+    Case("rope_cache_halves_keys", ROPE, rope_cache(4, 2, 16, 16, "halves"), extra={"output": 3}),
+    Case("rope_cache_part", ROPE, rope_cache(3, 3, 14, 6, "halves")),
+    Case("rope_cache_neighbours", ROPE, rope_cache(6, 1, 24, 24, "interleaved")),
+    Case("rope_cache_neighbours_values", ROPE, rope_cache(6, 1, 24, 16, "interleaved"), extra={"output": 4}),
+    Case("rope_cache_neighbours_part", ROPE, rope_cache(2, 1, 10, 6, "interleaved")),
+    Case("rope_cache_norm", ROPE, rope_cache(4, 2, 16, 8, "halves", norm=True)),
+    Case("rope_cache_norm_keys", ROPE, rope_cache(4, 2, 6, 6, "interleaved", norm=True), extra={"output": 3}),
     Case(
         "update_cache",
         "update_cache.default",

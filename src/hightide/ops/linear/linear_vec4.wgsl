@@ -18,10 +18,7 @@ const LANES = ${LANES}u;
     #end
     for (var side = 0u; side < ${SIDES}u; side++) {
         let columns = four_columns(column, side) * params.k4;
-        #for r in ROWS
-        gate$r = total$r;
-        total$r = vec4<f32>();
-        #end
+        #include "linear/next_side.wgsl"
         for (var k = 0u; k < params.k4; k++) {
             #for c in 4
             let w$c = load_weight(columns[$c] + k);

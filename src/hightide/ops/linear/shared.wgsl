@@ -22,10 +22,7 @@ var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
     #end
     for (var side = 0u; side < ${SIDES}u; side++) {
         let mine = min(first_column + lane / 2u + side * (params.n / 2u), params.n - 1u);   // the column to unpack
-        #for r in ROWS
-        gate$r = total$r;
-        total$r = vec4<f32>();
-        #end
+        #include "linear/next_side.wgsl"
         for (var b = 0u; b < params.blocks; b++) {
             let block = open_block(mine, b);
             let scale = scale_at(mine, b);

@@ -34,10 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     #end
     for (var side = 0u; side < ${SIDES}u; side++) {
         let columns = four_columns(column, side);
-        #for r in ROWS
-        gate$r = total$r;
-        total$r = vec4<f32>();
-        #end
+        #include "linear/next_side.wgsl"
         for (var b = part; b < params.blocks; b += SPLIT) {
             let scales = four_scales(columns, b);
             #for c in 4

@@ -25,8 +25,4 @@
                 #end
             }
             #end
-            #if MINIMUM
-            #for r in ROWS
-            total$r += x_sum$r * scales.least;
-            #end
-            #end
+            #include "linear/add_minimum.wgsl"

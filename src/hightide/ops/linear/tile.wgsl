@@ -17,10 +17,7 @@
     #end
     for (var side = 0u; side < ${SIDES}u; side++) {
         let columns = four_columns(column, side);
-        #for r in ROWS
-        gate$r = total$r;
-        total$r = vec4<f32>();
-        #end
+        #include "linear/next_side.wgsl"
         for (var b = 0u; b < params.blocks; b++) {
             let scales = four_scales(columns, b);
             #for c in 4
@@ -62,11 +59,7 @@
                 #end
             }
             #end
-            #if MINIMUM
-            #for r in ROWS
-            total$r += x_sum$r * scales.least;
-            #end
-            #end
+            #include "linear/add_minimum.wgsl"
         }
     }
     #for r in ROWS

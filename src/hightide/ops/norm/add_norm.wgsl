@@ -29,10 +29,8 @@ fn root(sum: $T, eps: f32) -> f32 {
         let value = load_h(start + i);
         sum += value * value;
     }
-    inner_partial[lane] = sum;
-    workgroupBarrier();
-    sum = $T();
-    for (var i = 0u; i < LANES; i++) { sum += inner_partial[i]; }
+    #const PARTIAL = "inner_partial"
+    #include "norm/add_up.wgsl"
     let inner_scale = 1.0 / root(sum, params.inner_eps);
     sum = $T();
     #end
@@ -45,10 +43,8 @@ fn root(sum: $T, eps: f32) -> f32 {
         store_total(start + i, value);
         sum += value * value;
     }
-    partial[lane] = sum;
-    workgroupBarrier();
-    sum = $T();
-    for (var i = 0u; i < LANES; i++) { sum += partial[i]; }
+    #const PARTIAL = "partial"
+    #include "norm/add_up.wgsl"
     let scale = 1.0 / root(sum, params.eps);
     for (var i = lane; i < params.width; i += LANES) {
         store_normed(start + i, load_total(start + i) * scale * load_weight(i));

@@ -19,12 +19,8 @@ var<workgroup> partial: array<$T, LANES>;
         let value = load_x(start + i);
         sum += value * value;
     }
-    partial[lane] = sum;
-    workgroupBarrier();
-    sum = $T();
-    for (var i = 0u; i < LANES; i++) {
-        sum += partial[i];
-    }
+    #const PARTIAL = "partial"
+    #include "norm/add_up.wgsl"
     #if VEC4
     let squares = dot(sum, vec4<f32>(1.0));
     #else

@@ -18,14 +18,19 @@ from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, Windows, per_dim
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-@op("aten.avg_pool2d.default", family="pool")
-class AvgPool(Op):
-    """The mean of each window; what it is divided by may count the padding, or be given."""
+class Pool(Op):
+    """Base of poolings over windows of the last two dims."""
 
     x: Tensor
     size: Sizes
     stride: Sizes = ()
     padding: Sizes = 0
+
+
+@op("aten.avg_pool2d.default", family="pool")
+class AvgPool(Pool):
+    """The mean of each window; what it is divided by may count the padding, or be given."""
+
     ceil_mode: bool = False
     count_include_pad: bool = True
     divisor: int | None = None
@@ -93,13 +98,9 @@ class AdaptiveAvgPool(Op):
 
 
 @op("aten.max_pool2d_with_indices.default", family="pool")
-class MaxPoolWithIndices(Op):
+class MaxPoolWithIndices(Pool):
     """The maximum of each window, and its place in the plane."""
 
-    x: Tensor
-    size: Sizes
-    stride: Sizes = ()
-    padding: Sizes = 0
     dilation: Sizes = 1
     ceil_mode: bool = False
 
