@@ -18,6 +18,7 @@ from op_runner import Built, one_of_each_family
 from hightide.errors import HightideError
 from hightide.gpu.device import Device
 from hightide.ops import REGISTRY
+from hightide.ops.contract import Op
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 
@@ -122,19 +123,16 @@ def test_dims_let_loose(case: Case, device: Device) -> None:
 @pytest.mark.slow
 def test_every_dim_is_live_in_some_case(device: Device) -> None:
     """What is left over is listed, and nothing that is listed could be live."""
-    every: dict[int, set[tuple[int, int]]] = {}  # by op: its input dims, counted from the last
-    live: dict[int, set[tuple[int, int]]] = {}
+    every: dict[type[Op], set[tuple[int, int]]] = {}  # by op: its input dims, counted from the last
+    live: dict[type[Op], set[tuple[int, int]]] = {}
     for case in CASES:
-        key, loose = id(REGISTRY[case.op]), let_loose(case, device)
+        op, loose = REGISTRY[case.op], let_loose(case, device)
         for n, spec in enumerate(Built(case, np.random.default_rng(3)).inputs):
             for d, size in enumerate(spec.dims):
                 if size not in (1, "P"):
                     place = n, d - len(spec.dims)
-                    every.setdefault(key, set()).add(place)
+                    every.setdefault(op, set()).add(place)
                     if isinstance(size, str) or (n, d) in loose:
-                        live.setdefault(key, set()).add(place)
-    names: dict[int, str] = {}
-    for name, op in REGISTRY.items():
-        names.setdefault(id(op), name)
-    left = {names[key]: rest for key in every if (rest := every[key] - live.get(key, set()))}
+                        live.setdefault(op, set()).add(place)
+    left = {op.names[0]: rest for op in every if (rest := every[op] - live.get(op, set()))}
     assert {name: rest for name, rest in left.items() if not name.startswith("hightide.")} == FIXED
