@@ -12,7 +12,7 @@ demo: $(READY)
 test: $(READY) lint
 	$(PYTHON) -m pytest -n 2 --dist loadgroup
 
-# What needs no adapter, in about a minute.
+# What needs no adapter, in under a minute.
 test-unit: $(READY)
 	$(PYTHON) -m pytest -n 2 -m "not slow and not gpu" tests/unit
 

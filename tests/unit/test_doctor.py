@@ -295,8 +295,6 @@ def test_the_command_without_any_adapter(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "hightide", *args]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
 
-    done = run("doctor")
-    assert done.returncode == 1 and "unset VK_DRIVER_FILES" in done.stdout and not done.stderr
     found = json.loads(run("doctor", "--json").stdout)
     assert not found["healthy"] and found["adapters"] == [] and found["problems"][0]["fix"] == "unset VK_DRIVER_FILES"
     done = run("tune")
