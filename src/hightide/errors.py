@@ -21,3 +21,11 @@ class InputError(HightideError):
 
 class DeviceError(HightideError):
     """No such adapter, a GPU validation error, out of memory, or a lost device."""
+
+
+class DeviceLostError(DeviceError):
+    """The device was lost, and with it what was on it. It is opened again; what was not brought back is said."""
+
+
+class DeviceMemoryError(DeviceError):
+    """The device has no memory left for a buffer."""

@@ -6,7 +6,6 @@ Every test runs on the NumPy references, and on the GPU where there is an adapte
 from __future__ import annotations
 
 import gc
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -441,6 +440,10 @@ class Order:
         self.events.append(f"collect {ticket[0]}")
         return self.decoder.collect(ticket[1])
 
+    def abandon(self) -> None:
+        self.collected = self.launched
+        self.decoder.abandon()
+
 
 @pytest.fixture
 def order(where: str | None) -> Iterator[tuple[LLM, Order]]:
@@ -539,44 +542,6 @@ def test_what_changes_the_state_closes_a_stream(llm: LLM, change: str, tmp_path:
         getattr(llm, change)(tmp_path / "state")
     assert list(stream) == [] and stream.finish_reason == "closed"
     assert llm.generate(PROMPT, max_tokens=8).tokens == expected
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """As in a terminal: a job in the background starts with the signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_ctrl_c_falls_between_steps(order: tuple[LLM, Order], ctrl_c: None) -> None:
-    """Pressed at any moment of a step, it is raised once the step is whole."""
-    llm, calls = order
-    expected = llm.generate(PROMPT, max_tokens=8).tokens
-    decoder = calls.decoder
-    for press_at in range(1, 8):
-        llm.reset()
-        count = 0
-
-        def pressed(work: Any) -> Any:
-            def wrapped(*args: Any, **options: Any) -> Any:
-                nonlocal count
-                count += 1
-                if count == press_at:  # noqa: B023
-                    signal.raise_signal(signal.SIGINT)
-                return work(*args, **options)
-
-            return wrapped
-
-        calls.decoder = type("Pressed", (), {"launch": staticmethod(pressed(decoder.launch))})()
-        calls.decoder.collect = pressed(decoder.collect)  # type: ignore[method-assign]
-        for name in ("context", "max_tokens", "max_keep", "vocab_size", "device_bytes"):
-            setattr(calls.decoder, name, getattr(decoder, name))
-        with pytest.raises(KeyboardInterrupt):
-            llm.generate(PROMPT, max_tokens=8)
-        calls.decoder = decoder
-        assert calls.launched == calls.collected, press_at
-        assert llm.generate(PROMPT, max_tokens=8).tokens == expected
 
 
 # ---- state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,7 +12,7 @@ from typing import Any
 import wgpu
 
 from hightide.errors import DeviceError
-from hightide.gpu.native import capturing, ffi, handle, lib, raising, wait
+from hightide.gpu.native import Mapping, capturing, ffi, handle, in_thread, lib, raising, wait
 from hightide.gpu.subgroups import subgroup_size
 from hightide.traits import Traits
 
@@ -33,13 +35,22 @@ class Adapter:
     limits: dict[str, int] = field(repr=False, compare=False)
     features: tuple[str, ...] = field(repr=False)
     handle: Any = field(repr=False, compare=False)
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)  # that found it
+
+    def check_process(self) -> None:
+        """Refuse a child that was forked: the driver's threads and locks are not in it, and every call would hang."""
+        if self.process != os.getpid():
+            raise DeviceError(
+                "this process was forked from one that uses the GPU, which only that one can go on using; start it "
+                "anew instead (multiprocessing's 'spawn' or 'forkserver'), or use device='cpu'"
+            )
 
 
 @cache
 def adapters() -> tuple[Adapter, ...]:
     """Every adapter that can run programs, best first."""
     try:
-        found = wgpu.gpu.enumerate_adapters_sync()
+        found = in_thread(wgpu.gpu.enumerate_adapters_sync)
     except Exception as error:  # wgpu raises plain RuntimeError when there is no driver at all
         raise DeviceError(f"WebGPU could not list adapters: {error}") from error
     usable = [a for a in found if a.info["backend_type"] in _BACKENDS]
@@ -82,6 +93,7 @@ class Device:
     """An opened adapter: the wgpu device, its limits, and a count of the objects that were made on it."""
 
     def __init__(self, adapter: Adapter) -> None:
+        adapter.check_process()
         self.adapter = adapter
         wanted = (
             "max-storage-buffer-binding-size",
@@ -93,8 +105,9 @@ class Device:
         )
         limits = {name: adapter.limits[name] for name in wanted}
         features = [name for name in FEATURES if name in adapter.features]
+        request = adapter.handle.request_device_sync
         try:
-            self.wgpu: Any = adapter.handle.request_device_sync(required_limits=limits, required_features=features)
+            self.wgpu: Any = in_thread(lambda: request(required_limits=limits, required_features=features))
         except Exception as error:
             raise DeviceError(f"{adapter.name} could not be opened: {error}") from error
         self.max_binding: int = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
@@ -110,7 +123,10 @@ class Device:
         self.device_id = handle(self.wgpu)
         self.queue_id = handle(self.wgpu.queue)
         self.created = 0  # GPU objects made so far: a steady step must not raise it
+        self.pipelines: Any = None  # those made on it; see `pipelines.py`
         self._probe = self.buffer(16, label="probe")
+        self._mapping = Mapping(self.device_id)
+        self._reading = threading.Lock()
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:
         """A zeroed buffer of at least `size` bytes, rounded to 16 so that kernels may read whole vec4s."""
@@ -132,6 +148,16 @@ class Device:
         wgpu-native aborts the process on a submit to a lost device, so this comes before every submit.
         """
         lib.wgpuQueueWriteBuffer(self.queue_id, handle(self._probe), 0, ffi.NULL, 0)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the device was lost; what was on it is gone then."""
+        try:
+            with capturing("device"):
+                self.check_alive()
+        except DeviceError:
+            return True
+        return False
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Queue `data` (a C-contiguous buffer of a multiple of 4 bytes) for `buffer`."""
@@ -157,7 +183,12 @@ class Device:
     def read(self, buffer: Any) -> memoryview:
         """A buffer's bytes, once everything submitted before is done."""
         with raising():
-            return memoryview(self.wgpu.queue.read_buffer(buffer))
+            copy = self.wgpu.create_buffer(size=buffer.size, usage="COPY_DST|MAP_READ")
+            self.copy([(buffer, copy)])
+        with self._reading:
+            data = self._mapping.read(handle(copy), copy.size, ffi.NULL, bytes)
+        copy.destroy()
+        return memoryview(data)
 
     def flush(self) -> None:
         """Send queued writes to the GPU and wait, so that their staging memory is freed."""
@@ -173,6 +204,24 @@ class Device:
             wait(self.wgpu)
 
 
-@cache
+_opening = threading.Lock()
+_opened: dict[Adapter, Device] = {}
+
+
 def open_device(adapter: Adapter) -> Device:
-    return Device(adapter)
+    """The adapter's device, opened once; one that was lost is opened again."""
+    adapter.check_process()
+    with _opening:
+        device = _opened.get(adapter)
+        if device is not None and device.lost:
+            adapter = _found_again(adapter)
+            device = None
+        if device is None:
+            device = _opened[adapter] = Device(adapter)
+        return device
+
+
+def _found_again(adapter: Adapter) -> Adapter:
+    """The same adapter from a new list: a driver that was restarted knows nothing of the old one."""
+    adapters.cache_clear()
+    return next((found for found in adapters() if found == adapter), adapter)

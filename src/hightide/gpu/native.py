@@ -7,16 +7,18 @@ made per dispatch go through ctypes with arguments converted beforehand, which t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import wgpu
-from wgpu.backends.wgpu_native import ffi, lib, lib_path
-from wgpu.backends.wgpu_native._api import error_handler
+from wgpu.backends.wgpu_native import _api, ffi, lib, lib_path
 
-from hightide.errors import DeviceError
+from hightide.errors import DeviceError, DeviceMemoryError
 
 _library = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 set_pipeline = _library.wgpuComputePassEncoderSetPipeline
@@ -24,7 +26,17 @@ set_bind_group = _library.wgpuComputePassEncoderSetBindGroup
 dispatch = _library.wgpuComputePassEncoderDispatchWorkgroups
 for _function in (set_pipeline, set_bind_group, dispatch):
     _function.restype = None
+Taken = TypeVar("Taken")
 ONE = ctypes.c_size_t(1)  # `set_bind_group` takes one dynamic offset
+
+
+def _forked() -> None:
+    """In a child of `fork` nothing is released: the driver's threads are not in it, and it would wait for them."""
+    _api.libf = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def handle(wrapped: Any) -> Any:
@@ -48,11 +60,74 @@ def wait(device: Any) -> None:
     device._poll_wait()
 
 
+class Mapping:
+    """Maps buffers for reading, one at a time.
+
+    A signal's handler may raise between any two bytecodes of the main thread, and what it raises inside a callback is
+    swallowed. So the callback is no Python function but a list's `append`; it takes the status, its first argument,
+    and leaves the others where they are. A buffer that was left mapped is unmapped before the next use.
+    """
+
+    def __init__(self, device_id: Any) -> None:
+        self._device_id = device_id
+        self._statuses: list[int] = []
+        self._callback = ffi.callback("void(uint32_t)", self._statuses.append)  # the library keeps only a pointer
+        self._info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self._info.mode = lib.WGPUCallbackMode_AllowProcessEvents
+        self._info.callback = ffi.cast("WGPUBufferMapCallback", self._callback)
+        self._mapped: Any = None  # a buffer that is mapped, or may be
+
+    def read(self, buffer: Any, size: int, index: Any, take: Callable[[Any], Taken]) -> Taken:
+        """What `take` makes of a native buffer's first bytes, once the submission `index` (NULL: all) is done."""
+        self.unmap()
+        self._statuses.clear()
+        self._mapped = buffer
+        with capturing("readback"):
+            lib.wgpuBufferMapAsync(buffer, lib.WGPUMapMode_Read, 0, size, self._info[0])
+            while not self._statuses:
+                lib.wgpuDevicePoll(self._device_id, True, index)
+        if self._statuses[0] != lib.WGPUMapAsyncStatus_Success:
+            raise DeviceError("the outputs could not be read back")
+        with capturing("readback"):
+            address = lib.wgpuBufferGetConstMappedRange(buffer, 0, size)
+            taken = take(ffi.buffer(address, size))
+            lib.wgpuBufferUnmap(buffer)
+        self._mapped = None
+        return taken
+
+    def unmap(self) -> None:
+        """Unmap what an interrupted read left mapped: a submit that names it would end the process."""
+        if self._mapped is not None:
+            with suppress(DeviceError), capturing("unmap"):  # it may not be mapped
+                lib.wgpuBufferUnmap(self._mapped)
+            self._mapped = None
+
+
+def in_thread(function: Callable[[], Taken]) -> Taken:
+    """Call a function of wgpu that waits for a callback of its own.
+
+    Signals are handled in the main thread. Were this that thread, what a handler raises could be swallowed by the
+    callback.
+    """
+    done: Future[Taken] = Future()
+
+    def call() -> None:
+        try:
+            done.set_result(function())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return done.result()
+
+
 @contextmanager
 def raising() -> Iterator[None]:
     """Turn wgpu's exceptions into DeviceError."""
     try:
         yield
+    except wgpu.GPUOutOfMemoryError as error:
+        raise DeviceMemoryError(_one_line(str(error))) from error
     except (wgpu.GPUError, RuntimeError, ValueError) as error:
         raise DeviceError(_one_line(str(error))) from error
 
@@ -60,12 +135,14 @@ def raising() -> Iterator[None]:
 @contextmanager
 def capturing(what: str) -> Iterator[None]:
     """Raise the errors that wgpu-native reports during raw calls; wgpu would only log them."""
-    slot = _ErrorSlot(what)
-    error_handler._get_proxy_stack().append(slot)
+    slot = _ErrorSlot()
+    slots = _api.error_handler._get_proxy_stack()
+    slots.append(slot)
     try:
         yield
     finally:
-        error_handler.release(what)
+        while slots and slots.pop() is not slot:  # a signal may have left some
+            pass
     if slot.errors:
         raise DeviceError(f"{what}: {'; '.join(slot.errors)}")
 
@@ -73,11 +150,10 @@ def capturing(what: str) -> Iterator[None]:
 class _ErrorSlot:
     """Keeps every error that is reported; wgpu's own slot keeps the last one and logs the others."""
 
-    type = ""
+    name = type = ""
     message = property(lambda self: None, lambda self, message: self.errors.append(_one_line(message)))
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.errors: list[str] = []
 
 
@@ -89,10 +165,12 @@ def _one_line(message: str) -> str:
 
 __all__ = [
     "ONE",
+    "Mapping",
     "capturing",
     "dispatch",
     "ffi",
     "handle",
+    "in_thread",
     "lib",
     "offset",
     "pointer",

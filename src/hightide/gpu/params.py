@@ -24,6 +24,7 @@ class Params:
         self._data = np.zeros((blocks, PARAMS_SIZE), np.uint8)  # what the buffer holds, or will
         self._places: dict[tuple[Interface, ParamValues], int] = {}
         self._written = 0  # blocks
+        self._blank = False  # the buffer holds zeros, or may
 
     def place(self, interface: Interface, params: ParamValues) -> int:
         # Layers share their parameters. A kernel's parameters have fixed types, so equal ones are the same bytes.
@@ -38,6 +39,7 @@ class Params:
 
     def write(self) -> int:
         """Send the new blocks, which are neighbours, in one write. Returns the number of bytes."""
+        self.restore()
         new = self._data[self._written : len(self._places)]
         if new.size:
             self.device.write(self.buffer, self._written * PARAMS_SIZE, new)
@@ -51,9 +53,15 @@ class Params:
     @contextmanager
     def blank(self) -> Iterator[None]:
         """Set all parameters to zero for what is submitted meanwhile: a kernel without elements returns at once."""
-        held = self._data[: self._written]
-        if held.size:
-            self.device.write(self.buffer, 0, np.zeros_like(held))
+        self._blank = True
+        if self._written:
+            self.device.write(self.buffer, 0, np.zeros_like(self._data[: self._written]))
         yield
-        if held.size:
-            self.device.write(self.buffer, 0, held)
+        self.restore()
+
+    def restore(self) -> None:
+        """Write again what was blanked: also after an exception that a signal raised in between."""
+        if self._blank:
+            if self._written:
+                self.device.write(self.buffer, 0, self._data[: self._written])
+            self._blank = False

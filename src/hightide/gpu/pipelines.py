@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import wgpu
@@ -117,6 +116,9 @@ class Pipelines:
         return self._layouts[key]
 
 
-@cache
 def pipelines(device: Device) -> Pipelines:
-    return Pipelines(device)
+    """The pipelines of a device, which live as long as it does."""
+    if device.pipelines is None:
+        device.pipelines = Pipelines(device)
+    found: Pipelines = device.pipelines
+    return found

@@ -6,6 +6,7 @@ ready: it was encoded while the GPU worked on that one. Errors that the native l
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -18,6 +19,7 @@ from hightide.gpu.checked import run_watched
 from hightide.gpu.device import Device
 from hightide.gpu.native import (
     ONE,
+    Mapping,
     capturing,
     dispatch,
     ffi,
@@ -48,17 +50,7 @@ class Recorder:
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
         self._last: Recording | None = None  # what ran last
         self._ahead: tuple[Recording, list[tuple[int, int]], Any] | None = None  # (recording, live grids, commands)
-        statuses: list[int] = []
-        self._map_status = statuses
-
-        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
-        def mapped(status: int, _message: Any, _userdata1: Any, _userdata2: Any) -> None:
-            statuses.append(status)  # without `self`, which would keep the recorder alive
-
-        self._map_info = ffi.new("WGPUBufferMapCallbackInfo *")
-        self._map_info.mode = lib.WGPUCallbackMode_AllowProcessEvents
-        self._map_info.callback = mapped
-        self._mapped = mapped  # the library keeps only a pointer
+        self._mapping = Mapping(device.device_id)
 
     # ---- a step
 
@@ -74,6 +66,7 @@ class Recorder:
 
     def submit(self, recording: Recording) -> Submission:
         """Run a recording: every command in one compute pass, then the output copies, in one submit."""
+        self._mapping.unmap()
         commands = self._take_ahead(recording)
         if commands is None:
             with self.span("encode"):
@@ -85,6 +78,7 @@ class Recorder:
     def submit_watched(self, recording: Recording, watch: Watch) -> Submission:
         """The same, one call at a time, through wgpu's checked classes."""
         self.forget()
+        self._mapping.unmap()
         try:
             run_watched(self.device, recording, watch, self.readbacks[self._turn])
         except DeviceError:
@@ -96,23 +90,15 @@ class Recorder:
         """Wait for a step, and for no later one, and take the copied bytes."""
         copies = [c for c in copies if c.target is None]
         if not copies:
+            self.wait(submission)
             return []
         size = max(c.offset + c.nbytes for c in copies)
-        buffer = handle(submission.readback)
-        index = self._native_index(submission)
-        self._map_status.clear()
-        with capturing("readback"):
-            lib.wgpuBufferMapAsync(buffer, lib.WGPUMapMode_Read, 0, size, self._map_info[0])
-            while not self._map_status:
-                lib.wgpuDevicePoll(self.device.device_id, True, index)
-        if self._map_status[0] != lib.WGPUMapAsyncStatus_Success:
-            raise DeviceError("the outputs could not be read back: the device was lost")
-        with capturing("readback"):
-            address = lib.wgpuBufferGetConstMappedRange(buffer, 0, size)
-            view = ffi.buffer(address, size)
-            data = [view[c.offset : c.offset + c.nbytes] for c in copies]
-            lib.wgpuBufferUnmap(buffer)
-        return data
+        return self._mapping.read(
+            handle(submission.readback),
+            size,
+            self._native_index(submission),
+            lambda view: [view[c.offset : c.offset + c.nbytes] for c in copies],
+        )
 
     def wait(self, submission: Submission) -> None:
         """Wait for a step, and for no later one."""
@@ -148,7 +134,7 @@ class Recorder:
 
     def __del__(self) -> None:
         ahead = getattr(self, "_ahead", None)
-        if ahead is not None and not sys.is_finalizing():
+        if ahead is not None and not sys.is_finalizing() and self.device.adapter.process == os.getpid():
             with suppress(DeviceError):  # nobody is left to see what it computes; the parameters may be gone already
                 self._submit(ahead[2])
 

@@ -53,6 +53,12 @@ class Decoder(Protocol):
 
     def collect(self, ticket: Any) -> StepResult: ...
 
+    def abandon(self) -> None:
+        """Forget the calls that are under way."""
+
+    def recover(self) -> None:
+        """Go on after a device was lost; the state is as at the start."""
+
     def device_bytes(self) -> dict[str, int]: ...
 
     def save(self, length: int) -> list[np.ndarray]:
@@ -98,6 +104,12 @@ class GraphDecoder:
             return StepResult(np.zeros(0, np.int64), None)
         ids = outputs[-1].reshape(-1)[-keep:]
         return StepResult(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
+
+    def abandon(self) -> None:
+        self.session.abandon()
+
+    def recover(self) -> None:
+        self.session.recover()
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
@@ -149,6 +161,12 @@ class MethodDecoder:
     def collect(self, ticket: Any) -> StepResult:
         step: StepResult = ticket
         return step
+
+    def abandon(self) -> None:
+        """A call has ended when it is launched."""
+
+    def recover(self) -> None:
+        self.method.reset()
 
     def device_bytes(self) -> dict[str, int]:
         total: Counter[str] = Counter()

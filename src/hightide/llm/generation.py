@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+import warnings
 from collections.abc import Collection, Generator, Iterator
 
 import numpy as np
 
+from hightide.errors import DeviceLostError, HightideError
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.decoder import GREEDY, StepResult
 from hightide.llm.engine import Engine
@@ -15,35 +18,46 @@ from hightide.llm.text_stream import TextStream
 from hightide.llm.token_sampling import ChosenToken, find_draft
 
 MAX_DRAFT = 7  # tokens guessed at once by prompt lookup
+MAX_LOSSES = 3  # of the device in a row, without a new token: then it is the model's or the driver's fault
 
 
 class Stream(Iterator[Piece]):
     """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once.
 
-    There is one KV cache: when a stream takes its first step, one that was still going on is closed.
+    There is one KV cache: when a stream takes its first step, one that was still going on is closed. Threads take
+    turns, a piece at a time.
     """
 
     def __init__(self, generation: Generation) -> None:
         self.stats = generation.stats
-        self.finish_reason = ""  # "stop", "length", "context" or "closed" once it has ended
+        self.finish_reason = ""  # "stop", "length", "context", "closed" or "error" once it has ended
         self._engine = generation.engine
+        self._generation = generation
         self._pieces = generation.pieces()
         self._begun = False
 
     def __next__(self) -> Piece:
-        if not self._begun:
-            self._begun = True
-            self._engine.claim(self)
-        try:
-            return next(self._pieces)
-        except StopIteration as stop:
-            self.finish_reason = self.finish_reason or stop.value or "stop"
-            raise StopIteration from None
+        with self._engine.lock:
+            if not self._begun:
+                self._engine.claim(self)
+                self._generation.turn = self._engine.turn
+                self._begun = True
+            try:
+                return next(self._pieces)
+            except StopIteration as stop:
+                self.finish_reason = self.finish_reason or stop.value or "stop"
+                raise StopIteration from None
+            except BaseException:
+                self.finish_reason = "error"
+                raise
 
     def close(self) -> None:
-        self._begun = True
-        self._pieces.close()
-        self.finish_reason = self.finish_reason or "closed"
+        with self._engine.lock:
+            if inspect.getgeneratorstate(self._pieces) == inspect.GEN_RUNNING:
+                raise HightideError("an answer cannot be stopped by what it calls while it is made")
+            self._begun = True
+            self._pieces.close()
+            self.finish_reason = self.finish_reason or "closed"
 
     def __enter__(self) -> Stream:
         return self
@@ -67,23 +81,28 @@ class Generation:
         self.engine, self.decoder = engine, engine.decoder
         self.options, self.sampling = options, options.sampling
         self.ends, self.text = frozenset(ends), text
+        self.turn = 0  # the engine's, while it is this answer's
         self.stats = Stats(prompt_tokens=len(ids), device_bytes=engine.decoder.device_bytes())
         self.limit = engine.decoder.context if options.max_tokens is None else options.max_tokens
         self._prompt = ids
         self._sequence = list(ids)  # the prompt and what was made so far
+        self._offset = len(ids)  # where in the sequence the answer's first token is, or was
+        self._checked: list[tuple[list[int], int]] = []  # what was read at which position to check drafts
         self._rng = np.random.default_rng(options.seed)
+        self._draws: list[float] = []  # one per token of the answer
         self._started = self._first = 0.0
 
     def pieces(self) -> Generator[Piece, None, str]:
         """The answer as text, up to its end; the generator's value is why it ended."""
-        choices = self._speculating() if self.options.speculate and self.decoder.max_keep > 1 else self._decoding()
+        choices = self._choices()
         reason = "length" if self.limit == 0 else ""
         try:
             while not reason:
                 choice = next(choices, None)
                 if choice is None:
                     if self.options.on_full == "shift":
-                        choices = self._shifted()
+                        self._shift()
+                        choices = self._choices()
                         continue
                     reason = "context"
                     break
@@ -103,10 +122,26 @@ class Generation:
         finally:
             choices.close()
 
+    def _choices(self) -> Generator[ChosenToken, None, None]:
+        """The tokens of the answer. If the device is lost it is opened again, and they go on where they were."""
+        speculate = self.options.speculate and self.decoder.max_keep > 1
+        losses, length = 0, 0
+        while True:
+            try:
+                if losses:
+                    self.engine.recover()
+                yield from self._speculating() if speculate else self._decoding()
+                return
+            except DeviceLostError as error:
+                losses, length = 1 if length < len(self._sequence) else losses + 1, len(self._sequence)
+                if losses > MAX_LOSSES:
+                    raise
+                warnings.warn(f"{error}; the answer goes on with a new one", stacklevel=4)
+
     def _decoding(self) -> Generator[ChosenToken, None, None]:
         """Token after token; on the device, step n + 1 is launched before token n is handed out."""
         try:
-            self._prefill()
+            self._read_answer(self._prefill())
             while True:
                 position = len(self._sequence)
                 more = position < self.decoder.context and self.stats.new_tokens + 1 < self.limit
@@ -124,15 +159,30 @@ class Generation:
                     self._launch([choice.token], position)
                     self.engine.tokens = list(self._sequence)
         finally:
-            self.engine.drain()
+            self._abandon()
+
+    def _read_answer(self, made: list[int]) -> None:
+        """What was made before the device was lost, token by token as before, so that the keys and values are the same.
+
+        The last call is left under way.
+        """
+        for n, token in enumerate(made, 1):
+            position = len(self._sequence) - len(made) + n - 1
+            self._launch([token], position, keep=1 if n == len(made) else 0)
+            self.engine.tokens = self._sequence[: position + 1]
+            if n < len(made):
+                self.engine.collect()
 
     def _speculating(self) -> Generator[ChosenToken, None, None]:
         """Greedy, several tokens a call: a draft from the context is kept as far as it agrees."""
         try:
-            self._prefill()
-            step = self._collect()
+            made = self._prefill()
+            for tokens, position in self._checked if made else ():  # as before the device was lost
+                self._launch(tokens, position, keep=0)
+                self.engine.collect()
+            ids = [] if made else self._collect().ids.tolist()
             while True:
-                for token in step.ids.tolist():
+                for token in ids:
                     self._sequence.append(token)
                     yield ChosenToken(token)
                 position = len(self._sequence) - 1  # of the newest token, which is not in the cache yet
@@ -146,21 +196,30 @@ class Generation:
                 agreed = 0
                 while agreed < len(draft) and draft[agreed] == int(step.ids[agreed]):
                     agreed += 1
+                self._checked.append((checked, position))
                 self.engine.tokens = [*self._sequence, *draft[:agreed]]
-                step = StepResult(step.ids[: agreed + 1], None)
+                ids = step.ids[: agreed + 1].tolist()
         finally:
-            self.engine.drain()
+            self._abandon()
 
-    def _shifted(self) -> Generator[ChosenToken, None, None]:
+    def _abandon(self) -> None:
+        """Forget the calls under way, unless they are another answer's already."""
+        if self.turn == self.engine.turn:
+            self.engine.abandon()
+
+    def _shift(self) -> None:
         """Go on with a full context: its first eighth and its newest half are read again, from the start."""
-        context = self.decoder.context
+        context, made = self.decoder.context, len(self._sequence) - self._offset
         self._sequence = self._sequence[: context // 8] + self._sequence[-max(1, context // 2) :]
-        self._prompt, self.engine.tokens = list(self._sequence), []
-        return self._decoding()
+        self._offset = len(self._sequence) - made
+        self._prompt, self._checked, self.engine.tokens = list(self._sequence), [], []
 
-    def _prefill(self) -> None:
-        """Read the prompt in chunks, but for what the cache holds; the last call is left under way."""
-        ids, held = self._prompt, self.engine.tokens
+    def _prefill(self) -> list[int]:
+        """Read the prompt in chunks, but for what the cache holds; what was made of the answer before a loss.
+
+        If that is nothing, the last call is left under way.
+        """
+        ids, held, made = self._prompt, self.engine.tokens, self._sequence[len(self._prompt) :]
         shared = 0
         while shared < min(len(ids) - 1, len(held)) and ids[shared] == held[shared]:
             shared += 1
@@ -171,17 +230,20 @@ class Generation:
         chunk = self.decoder.max_tokens
         for first in range(shared, len(ids), chunk):
             part = ids[first : first + chunk]
-            last = first + len(part) == len(ids)
-            self._launch(part, first, keep=1 if last else 0)
+            wanted = not made and first + len(part) == len(ids)
+            self._launch(part, first, keep=1 if wanted else 0)
             self.engine.tokens = ids[: first + len(part)]
-            if not last:
-                self.engine.drain()
-                self._tell(first + len(part))
+            if first > shared:  # the call before: one runs while the next is launched
+                self.engine.collect()
+                self._tell(first)
+        if made:
+            self.engine.collect()
+        return made
 
     def _launch(self, tokens: list[int] | None, position: int, keep: int = 1) -> None:
         on_device = self.sampling.on_device
         # One draw per token: the same seed gives the same text however much of the prompt has to be read.
-        draw = self._rng.uniform() if on_device and keep and self.sampling.temperature else 0.0
+        draw = self._draw(position + len(tokens or [0])) if on_device and keep else 0.0
         settings = self.sampling.settings(draw) if on_device else GREEDY
         self.engine.launch(tokens, position, keep, settings, logits=not on_device)
 
@@ -202,8 +264,16 @@ class Generation:
         if self.sampling.on_device:
             return ChosenToken(int(step.ids[-1]))
         assert step.logits is not None
-        draw = self._rng.uniform() if self.sampling.temperature else 0.0
-        return self.sampling.choose(step.logits[-1], self._sequence, draw)
+        return self.sampling.choose(step.logits[-1], self._sequence, self._draw(len(self._sequence)))
+
+    def _draw(self, position: int) -> float:
+        """The random number that chooses the token at this position, the same however often it is chosen."""
+        if not self.sampling.temperature:
+            return 0.0
+        index = position - self._offset
+        while len(self._draws) <= index:
+            self._draws.append(self._rng.uniform())
+        return self._draws[index]
 
     def _tell(self, done: int) -> None:
         if self.options.progress:

@@ -34,7 +34,7 @@ Prompt = str | Sequence[int] | Sequence[Message]
 class LLM:
     """A language model with its tokenizer and one KV cache.
 
-    `close()`, or leaving a `with` block, frees what it holds on its device.
+    `close()`, or leaving a `with` block, frees what it holds on its device. Calls from several threads take turns.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class LLM:
     def generate(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Completion:
         """The whole answer; see `stream`."""
         stream = self.stream(prompt, options, **changes)
-        pieces = list(stream)
+        with self.engine.lock:  # one answer after the other
+            pieces = list(stream)
         tokens = [piece.token for piece in pieces if piece.token >= 0]
         text = "".join(piece.text for piece in pieces)
         return Completion(text, tokens, stream.stats, stream.finish_reason, pieces)
@@ -171,27 +172,29 @@ class LLM:
 
     def reset(self) -> None:
         """Forget the conversation."""
-        self.engine.release()
-        self.engine.tokens = []
+        with self.engine.lock:
+            self.engine.release()
+            self.engine.tokens = []
 
     def truncate(self, length: int) -> None:
         """Step back: keep the first `length` tokens."""
-        self.engine.release()
-        if not 0 <= length <= len(self.tokens):
-            raise InputError(f"there are {len(self.tokens)} tokens, so {length} cannot be kept")
-        self.engine.tokens = self.tokens[:length]
+        with self.engine.lock:
+            self.engine.release()
+            if not 0 <= length <= len(self.tokens):
+                raise InputError(f"there are {len(self.tokens)} tokens, so {length} cannot be kept")
+            self.engine.tokens = self.tokens[:length]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """The tokens of the conversation with their keys and values."""
-        self.engine.release()
-        arrays = {f"state{n}": array for n, array in enumerate(self.decoder.save(len(self.tokens)))}
+        with self.engine.lock:
+            self.engine.release()
+            arrays = {f"state{n}": array for n, array in enumerate(self.engine.save())}
         tokens, model = np.array(self.tokens, np.int64), np.array(_fingerprint(self.path))
         with open(path, "wb") as file:
             np.savez(file, model=model, tokens=tokens, **arrays)  # type: ignore[arg-type]
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
-        self.engine.release()
         try:
             with np.load(path, allow_pickle=False) as saved:
                 tokens = saved["tokens"].astype(np.int64, casting="safe").reshape(-1).tolist()
@@ -201,8 +204,9 @@ class LLM:
             raise ProgramError(f"{path} is not a saved state: {error}") from None
         if model != _fingerprint(self.path) or not all(0 <= token < self.decoder.vocab_size for token in tokens):
             raise InputError(f"{path} was not saved by {self.path.name}")
-        self.decoder.restore(arrays, len(tokens))
-        self.engine.tokens = tokens
+        with self.engine.lock:
+            self.engine.release()
+            self.engine.restore(arrays, tokens)
 
     def close(self) -> None:
         """Free what the model holds on its device; closing twice is fine."""

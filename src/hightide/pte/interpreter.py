@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, ProgramError
+from hightide.errors import DeviceLostError, HightideError, InputError, ProgramError
 from hightide.formats.program_file import (
     DelegateCall,
     EValue,
@@ -49,6 +50,7 @@ class Interpreter:
         self._first = [_first_value(value) for value in method.values]
         self._state_ids = _state_ids(method, self._kernels)
         self.state: dict[int, np.ndarray] = {}  # mutable buffers, by value
+        self._torn: list[tuple[Session, Any]] = []  # sessions whose state a run may have left half changed
         self._reset_buffers()
 
     def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
@@ -63,18 +65,25 @@ class Interpreter:
         for id, spec, value in zip(self.method.inputs, self.specs, given, strict=True):
             array = spec.array(value)
             values[id] = array if isinstance(self.method.values[id], TensorSpec) else array.item()
-        stateful = [(session, session.snapshot()) for session in self.sessions if session.planner.aliases.state]
+        self._restore()
+        self._torn = [(session, session.snapshot()) for session in self.sessions if session.planner.aliases.state]
         try:
             self._execute(values, observe)
             outputs = [self._output(id, values) for id in self.method.outputs]
         except BaseException:
-            _restore(stateful)
+            self._restore()
             raise
         if observe is None:
-            self.state = {id: values[id] for id in self._state_ids}
-        else:
-            _restore(stateful)
+            self.state, self._torn = {id: values[id] for id in self._state_ids}, []
+        self._restore()
         return outputs
+
+    def _restore(self) -> None:
+        """Undo what a run that did not succeed changed; a second signal in a row may leave this to the next run."""
+        with suppress(DeviceLostError):  # a lost device has nothing to bring back; the error that told of it goes on
+            for session, snapshot in self._torn:
+                session.restore(snapshot)
+        self._torn = []
 
     def _execute(self, values: list[Any], observe: Observer | None) -> None:
         at, count = 0, 0
@@ -86,6 +95,7 @@ class Interpreter:
                 at = self._step(at, values, observe)
 
     def reset(self) -> None:
+        self._torn = []
         self._reset_buffers()
         for session in self.sessions:
             session.reset()
@@ -161,11 +171,6 @@ class Interpreter:
             assert isinstance(spec, TensorSpec)
             zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
             self.state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
-
-
-def _restore(stateful: Sequence[tuple[Session, Any]]) -> None:
-    for session, snapshot in stateful:
-        session.restore(snapshot)
 
 
 def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, UnsupportedError
+from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError
 from hightide.formats.program_file import DelegateCall, EValue, KernelCall, MethodFile, ProgramFile, TensorSpec
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
@@ -66,6 +66,9 @@ class Program:
         self.methods = {name: describe_method(method) for name, method in file.methods.items()}
         self.metadata = {name: constant_result(m) for name, m in file.methods.items() if is_constant(m)}
         self._built: dict[str, Method] = {}
+        self._building = threading.RLock()
+        self._gpu: Device | None = None
+        self._chosen = False
         delegates = _read_delegates(file)
         problem = refusal(file, delegates, on_gpu=True)
         if problem and self.gpu is None:  # the references run ops that have no GPU kernel
@@ -90,22 +93,26 @@ class Program:
         self._check_open()
         if name not in self.methods:
             raise InputError(f"{self.file.path.name} has no method {name!r}; it has {', '.join(self.methods)}")
-        if name not in self._built or self._built[name].closed:
-            self._built[name] = self._build(name)
-        return self._built[name]
+        with self._building:
+            if name not in self._built or self._built[name].closed:
+                self._built[name] = self._build(name)
+            return self._built[name]
 
     def close(self) -> None:
         """Closes every method and lets go of the file; closing twice is fine."""
-        self.closed = True
-        for method in self._built.values():
-            method.close()
-        self._built.clear()
-        self._graphs.clear()
+        with self._building:
+            self.closed = True
+            for method in self._built.values():
+                method.close()
+            self._built.clear()
+            self._graphs.clear()
 
-    @cached_property
+    @property
     def gpu(self) -> Device | None:
         """The opened device; None for the references."""
-        return choose_device(self.device)
+        if not self._chosen or (self._gpu is not None and self._gpu.lost):
+            self._gpu, self._chosen = choose_device(self.device), True
+        return self._gpu
 
     def single_graph(self, name: str) -> Graph | None:
         """The graph of a method that is one delegate call of its inputs and outputs, in order."""
@@ -152,7 +159,10 @@ class Program:
 
 
 class Method:
-    """A method, built; call it with arrays, torch tensors or lists of any allowed live shape."""
+    """A method, built; call it with arrays, torch tensors or lists of any allowed live shape.
+
+    Calls from several threads take turns.
+    """
 
     def __init__(self, program: Program, info: MethodInfo, file: MethodFile, sessions: Sequence[Session]) -> None:
         self.program = program
@@ -160,6 +170,8 @@ class Method:
         self.name, self.inputs, self.outputs = info.name, info.inputs, info.outputs
         self.sessions = sessions
         self.closed = False
+        self._lock = threading.RLock()
+        self._lost = ""  # why the state is gone, until `reset`
         self.interpreter = Interpreter(file, info.inputs, sessions)
         only = _only_call(file)
         self._direct = None if only is None else sessions[only.delegate]
@@ -168,10 +180,20 @@ class Method:
                 session.snapshot()
 
     def __call__(self, /, *inputs: Any, **named: Any) -> tuple[np.ndarray, ...]:
-        """Outputs for these inputs, given in order, by name, or both."""
+        """Outputs for these inputs, given in order, by name, or both.
+
+        If the device is lost, the method is built again on a new one and goes on. Where it had state, this is an
+        error, as is every later call until `reset`.
+        """
         given = self._ordered(inputs, named)
-        runner = self._direct or self.interpreter
-        return tuple(runner.run(given))
+        with self._lock:
+            self._check_usable()
+            run = (self._direct or self.interpreter).run
+            try:
+                return tuple(run(given))
+            except DeviceLostError as error:
+                self._recover(error)
+                return tuple(run(given))
 
     def __repr__(self) -> str:
         return f"<Method {self.name}{self.info!r}{' (closed)' * self.closed}>"
@@ -191,11 +213,15 @@ class Method:
     def reset(self) -> None:
         """Forgets mutable state (KV caches and other buffers)."""
         self._check_open()
-        self.interpreter.reset()
+        with self._lock:
+            for session in self.sessions:
+                session.recover()
+            self.interpreter.reset()
+            self._lost = ""
 
     def close(self) -> None:
         """Frees what the method holds on its device; closing twice is fine. `Program.method` builds it again."""
-        if not self.closed:
+        with self._lock:
             self.closed = True
             for session in self.sessions:
                 session.close()
@@ -207,16 +233,19 @@ class Method:
         state stays as it was.
         """
         given = self._ordered(inputs, named)
-        if self._direct is not None:
-            return explain(self._direct, given)
-        parts: list[Explanation] = []
-        self.interpreter.run(given, lambda session, passed: parts.append(explain(session, passed)))
-        return Explanations(parts)
+        with self._lock:
+            if self._direct is not None:
+                return explain(self._direct, given)
+            parts: list[Explanation] = []
+            self.interpreter.run(given, lambda session, passed: parts.append(explain(session, passed)))
+            return Explanations(parts)
 
     def observe(self, inputs: Sequence[Any], observer: Observer) -> None:
         """Runs with `observer` told of every delegate call before it is made; state stays as it was."""
         self._check_open()
-        self.interpreter.run(inputs, observer)
+        with self._lock:
+            self._check_usable()
+            self.interpreter.run(inputs, observer)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -227,6 +256,22 @@ class Method:
         if self.closed:
             name = self.program.file.path.name
             raise HightideError(f"method {self.name} of {name} is closed; Program.method builds it again")
+
+    def _check_usable(self) -> None:
+        self._check_open()  # it may have been closed while this thread waited for its turn
+        if self._lost:
+            raise DeviceLostError(self._lost)
+
+    def _recover(self, error: DeviceLostError) -> None:
+        """Build the sessions again on a new device; what they had kept is gone."""
+        if any(session.planner.aliases.state for session in self.sessions):
+            self._lost = (
+                f"{error}; method {self.name} can be used again, but its state (KV caches and other buffers) is gone: "
+                "call reset() and give its inputs from the start"
+            )
+        for session in self.sessions:
+            session.recover()
+        self._check_usable()
 
     def _ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs in the method's order; how many there are of unnamed ones is checked when they are read."""

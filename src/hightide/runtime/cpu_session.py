@@ -44,6 +44,7 @@ class CpuSession(BaseSession):
         max_levels: int = 64,
         dtype: Precision = "float32",
     ) -> None:
+        super().__init__()
         self.graph = graph
         self.specs: list[InputSpec] = graph_inputs(graph, dynamic, names)
         self.planner = Planner(graph, dispatch=False)
@@ -55,6 +56,10 @@ class CpuSession(BaseSession):
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`; state changes only if every op succeeds."""
+        with self.lock:
+            return self._run(given)
+
+    def _run(self, given: Sequence[Any]) -> list[np.ndarray]:
         inputs, plan, env = self.level(given)
         check_run(plan, inputs, self.specs, env)
         for spec, array in zip(self.specs, inputs, strict=True):
@@ -79,16 +84,23 @@ class CpuSession(BaseSession):
         self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}
     ) -> list[np.ndarray]:
         """Runs at once; see `Session.launch`."""
-        given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]
-        outputs = self.run(given)
-        for output, target in feed.items():
-            last = outputs[output].reshape(-1)[-1:]
-            self._fed[target] = last.astype(self.specs[target].dtype).reshape((1,) * len(self.specs[target].dims))
-        return outputs if want is None else [outputs[n] for n in want]
+        with self.lock:
+            given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]
+            outputs = self.run(given)
+            for output, target in feed.items():
+                last = outputs[output].reshape(-1)[-1:]
+                self._fed[target] = last.astype(self.specs[target].dtype).reshape((1,) * len(self.specs[target].dims))
+            return outputs if want is None else [outputs[n] for n in want]
 
     def collect(self, ticket: list[np.ndarray]) -> list[np.ndarray]:
         self.check_open()
         return ticket
+
+    def abandon(self) -> None:
+        """Nothing is ever under way."""
+
+    def recover(self) -> None:
+        """Nothing is ever lost."""
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
@@ -96,7 +108,8 @@ class CpuSession(BaseSession):
         check_count(self.specs, given)
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
-        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, lambda plan: plan), env
+        with self.lock:
+            return inputs, self.levels.find(tuple(array.shape for array in inputs), env, lambda plan: plan), env
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""

@@ -6,6 +6,7 @@ pipelines and bind groups of those levels. A run writes inputs and changed SymIn
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import DeviceError, HightideError
+from hightide.errors import DeviceError, DeviceLostError, HightideError
 from hightide.fuse.half_storage import held
-from hightide.gpu.device import Device
+from hightide.gpu.device import Device, open_device
 from hightide.gpu.params import ParamsFull
 from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import Recording, Submission, Watch
@@ -64,6 +65,9 @@ class Counters:
 class GpuSession(BaseSession):
     """Runs one graph on one device.
 
+    A signal's handler may raise at any point of a call. What it tore is mended by the next one: each part knows what it
+    left unknown (the recorder a mapped buffer, the SymInts and parameters what was written last).
+
     To look on, `launch` takes a `watch` that is told of each op, `timed` times every dispatch, and `memory` reads and
     writes any tensor.
     """
@@ -86,15 +90,25 @@ class GpuSession(BaseSession):
         `f16` says whether float16 tensors are held as halves (if the adapter can; HIGHTIDE_F16=0 is another no),
         `half_caches` whether KV caches are too, whatever the graph says.
         """
+        super().__init__()
         self.graph = held(graph, device.traits, f16, half_caches)
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
         self.counters = Counters()
+        self._guard = _Guard(self)
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
-        self._build(plan_session(self.planner, self.specs), progress)
+        self._start(progress)
+
+    def _start(self, progress: Callable[[int, int], None] | None = None) -> None:
+        self._built = False
+        try:
+            self._build(plan_session(self.planner, self.specs), progress)
+        except DeviceError as error:
+            raise self.told_apart(error) from None
+        self._built = True
 
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
         self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
@@ -114,9 +128,13 @@ class GpuSession(BaseSession):
 
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
-        ticket = self.launch(given)
-        self.encode_ahead(ticket)
-        return self.collect(ticket)
+        self.check_open()
+        with self.lock, self._guard:
+            if self._launched:
+                raise HightideError("a run is under way: collect it before the next")
+            ticket = self._launch(given)
+            self.encode_ahead(ticket)
+            return self._collect(ticket)
 
     def launch(
         self,
@@ -127,8 +145,20 @@ class GpuSession(BaseSession):
     ) -> Ticket:
         """Start a run; see `Session.launch`. A `watch` looks on, op by op."""
         self.check_open()
-        if len(self._launched) == len(self.recorder.readbacks):
-            raise HightideError("two runs are under way: collect one before launching the next")
+        with self.lock, self._guard:
+            if len(self._launched) == len(self.recorder.readbacks):
+                raise HightideError("two runs are under way: collect one before launching the next")
+            ticket = self._launch(given, want, feed, watch)
+            self._launched.append(ticket)
+            return ticket
+
+    def _launch(
+        self,
+        given: Sequence[Any],
+        want: Sequence[int] | None = None,
+        feed: Mapping[int, int] = {},
+        watch: Watch | None = None,
+    ) -> Ticket:
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
         narrowed = [self._narrow(n, array) for n, array in enumerate(inputs)]
@@ -140,28 +170,38 @@ class GpuSession(BaseSession):
         if watch is None and debugging():
             fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
             watch = Checker(self.planner, self.memory, ready.plan, env, fed)
+        self._plans.params.restore()
         self.counters.symint_bytes += self._symints.write(self.recorder, symints)
         self._write_inputs(narrowed, given)
         if watch is None:
             submission = self.recorder.submit(recording)
         else:
             submission = self.recorder.submit_watched(recording, watch)
-        ticket = Ticket(submission, recording, ready.plan, env, wanted)
-        self._launched.append(ticket)
         self.counters.runs += 1
-        return ticket
+        return Ticket(submission, recording, ready.plan, env, wanted)
 
     def encode_ahead(self, ticket: Ticket) -> None:
         """While the GPU works on a run: encode the next one, if it goes on like the last two."""
-        foreseen = self._foreseen(ticket.env)
-        self.recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
+        with self.lock:
+            foreseen = self._foreseen(ticket.env)
+            self.recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
 
     def collect(self, ticket: Ticket) -> list[np.ndarray]:
         """Wait for a run and bring back the outputs that it was launched for."""
         self.check_open()
-        if not self._launched or self._launched[0] is not ticket:
-            raise HightideError("runs are collected once, in the order they were launched in")
-        self._launched.pop(0)
+        with self.lock, self._guard:
+            if not self._launched or self._launched[0] is not ticket:
+                raise HightideError("runs are collected once, in the order they were launched in")
+            self._launched.pop(0)
+            return self._collect(ticket)
+
+    def abandon(self) -> None:
+        """Forget the runs that are under way: they end, and nobody collects them."""
+        self.check_open()
+        with self.lock:
+            self._launched.clear()
+
+    def _collect(self, ticket: Ticket) -> list[np.ndarray]:
         data = self.recorder.read(ticket.recording.copies, ticket.submission)
         self.counters.read_bytes += sum(map(len, data))
         remaining = iter(data)
@@ -184,7 +224,8 @@ class GpuSession(BaseSession):
         try:
             yield timer
         finally:
-            self.recorder = untimed
+            if self.recorder is timer:  # else the device was lost, and the session has another one
+                self.recorder = untimed
 
     def timer(self, timing: Timing | None = None) -> TimedRecorder:
         """For `timed`, to time many runs with one; `timing` is a coarser way than the adapter has."""
@@ -195,48 +236,57 @@ class GpuSession(BaseSession):
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
-        inputs, ready, env = self._ready(given)
-        return inputs, ready.plan, env
+        with self.lock:
+            inputs, ready, env = self._ready(given)
+            return inputs, ready.plan, env
 
     def recording(self, given: Sequence[Any]) -> Recording:
         """The commands of the level of these inputs, which every run at it replays."""
-        return self._ready(given)[1].recording
+        with self.lock:
+            return self._ready(given)[1].recording
 
     def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
         """The plan of a level, found or made: inputs of these dims, with these elements where shapes need them."""
-        return self.levels.find(dims, env, self._prepare)
+        with self.lock, self._guard:
+            return self.levels.find(dims, env, self._prepare)
 
     # ---- state
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
         self.check_open()
-        self.memory.reset()
+        with self.lock, self._guard:
+            self.memory.reset()
 
     def snapshot(self) -> Any:
         """Keep a copy of the state on the GPU, for `restore`; one is kept, the last."""
         self.check_open()
-        return self.memory.snapshot()
+        with self.lock, self._guard:
+            return self.memory.snapshot()
 
     def restore(self, snapshot: Any) -> None:
         self.check_open()
-        self.memory.restore(snapshot)
+        with self.lock, self._guard:
+            self.memory.restore(snapshot)
 
     def read_state(self) -> list[np.ndarray]:
         """Mutable state as arrays, in a fixed order."""
         self.check_open()
-        return [self.memory.read(id) for id in self.memory.state]
+        with self.lock, self._guard:
+            return [self.memory.read(id) for id in self.memory.state]
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         self.check_open()
-        for id, array in zip(self.memory.state, arrays, strict=True):
-            self.memory.write(id, array)
-        self.device.flush()
+        with self.lock, self._guard:
+            for id, array in zip(self.memory.state, arrays, strict=True):
+                self.memory.write(id, array)
+            self.device.flush()
 
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         self.check_open()
-        self.memory.poison()
+        with self.lock, self._guard:
+            self.memory.poison()
 
     # ---- memory
 
@@ -251,17 +301,45 @@ class GpuSession(BaseSession):
 
     def close(self) -> None:
         """Wait for what runs and free all GPU memory at once; every later call is refused."""
-        if self.closed:
-            return
-        super().close()
-        self._launched.clear()
-        with suppress(DeviceError):  # a lost device has freed everything already
-            self.device.wait()
-            self.recorder.close()
-        self.levels.clear()
-        self._plans.close()
-        self._symints.buffer.destroy()
-        self.memory.close()
+        self.device.adapter.check_process()
+        with self.lock:
+            if self.closed:
+                return
+            super().close()
+            self._launched.clear()
+            with suppress(DeviceError):  # a lost device has freed everything already
+                self.device.wait()
+                self.recorder.close()
+            self.levels.clear()
+            self._plans.close()
+            self._symints.buffer.destroy()
+            self.memory.close()
+
+    def recover(self) -> None:
+        """Build anew on a device that is opened again: constants from the file, state as at the start."""
+        self.check_open()
+        with self.lock:
+            if not self._built or self.device.lost:
+                self._built = False
+                self._launched.clear()
+                self.levels.clear()
+                self.device = open_device(self.device.adapter)
+                self._start()
+
+    def told_apart(self, error: DeviceError) -> DeviceError:
+        """The error, as a `DeviceLostError` if that is why."""
+        if isinstance(error, DeviceLostError) or not self.device.lost:
+            return error
+        return DeviceLostError(f"the device {self.name} was lost ({error})")
+
+    def check_open(self) -> None:
+        self.device.adapter.check_process()
+        super().check_open()
+
+    def check_ready(self) -> None:
+        self.check_open()
+        if not self._built:
+            raise DeviceLostError(f"the device {self.name} was lost, and this session was not built again")
 
     # ---- one step
 
@@ -316,3 +394,20 @@ class GpuSession(BaseSession):
         if 0 in dims:
             return np.zeros(dims, value.host_dtype)
         return from_words(next(data), value.dtype, dims).astype(value.host_dtype)  # a copy: the caller may write to it
+
+
+class _Guard:
+    """Around what a session does in its turn: it may have been closed meanwhile, its device may be lost."""
+
+    def __init__(self, session: GpuSession) -> None:
+        self._session = weakref.ref(session)  # a session that nobody holds is freed at once
+
+    def __enter__(self) -> None:
+        session = self._session()
+        assert session is not None
+        session.check_ready()
+
+    def __exit__(self, _: Any, error: BaseException | None, traceback: Any) -> None:
+        session = self._session()
+        if isinstance(error, DeviceError) and session is not None:
+            raise session.told_apart(error) from None

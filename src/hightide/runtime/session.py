@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -24,7 +25,10 @@ class Fed:
 
 
 class Session(Protocol):
-    """A graph, built once, run at any level. As a context manager it is closed at the end."""
+    """A graph, built once, run at any level. As a context manager it is closed at the end.
+
+    Calls from several threads take turns.
+    """
 
     name: str  # of the adapter, or "NumPy"
     graph: Graph
@@ -43,6 +47,9 @@ class Session(Protocol):
 
     def collect(self, ticket: Any) -> list[np.ndarray]: ...
 
+    def abandon(self) -> None:
+        """Forget the runs that are under way: they end, and nobody collects them."""
+
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
 
@@ -58,6 +65,9 @@ class Session(Protocol):
         """Mutable state as arrays, in a fixed order."""
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None: ...
+
+    def recover(self) -> None:
+        """Build anew what was on a device that was lost, as the program has it at the start."""
 
     def device_bytes(self) -> dict[str, int]:
         """Memory by kind."""
@@ -80,6 +90,9 @@ class BaseSession:
     graph: Graph
     specs: list[InputSpec]
     closed = False
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by the thread whose turn it is
 
     def close(self) -> None:
         self.closed = True

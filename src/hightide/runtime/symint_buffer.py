@@ -20,7 +20,7 @@ class SymIntBuffer:
         """`slots`: of each SymInt, by value id."""
         self.slots = slots
         self.buffer = device.buffer(SYMINT_SLOTS * 4, "UNIFORM|COPY_DST", "SymInts")
-        self._written = np.zeros(len(slots), np.int32)
+        self._written: np.ndarray | None = np.zeros(len(slots), np.int32)  # None while it is not known
 
     def values(self, symints: Mapping[int, SymExpr], env: Env) -> np.ndarray:
         """The words of a run, by slot, from the formulas of its plan."""
@@ -31,10 +31,11 @@ class SymIntBuffer:
 
     def write(self, recorder: Recorder, words: np.ndarray) -> int:
         """Write the span of words that changed since the last run; how many bytes that took."""
-        changed = np.flatnonzero(words != self._written)
+        changed = np.arange(len(words)) if self._written is None else np.flatnonzero(words != self._written)
         if not changed.size:
             return 0
         first, last = int(changed[0]), int(changed[-1]) + 1
+        self._written = None  # a signal may raise an exception after the write
         recorder.write(self.buffer, first * 4, words[first:last])
-        self._written[:] = words
+        self._written = words
         return (last - first) * 4
