@@ -67,8 +67,6 @@ class Program:
         self.metadata = {name: constant_result(m) for name, m in file.methods.items() if is_constant(m)}
         self._built: dict[str, Method] = {}
         self._building = threading.RLock()
-        self._gpu: Device | None = None
-        self._chosen = False
         delegates = _read_delegates(file)
         problem = refusal(file, delegates, on_gpu=True)
         if problem and self.gpu is None:  # the references run ops that have no GPU kernel
@@ -110,9 +108,7 @@ class Program:
     @property
     def gpu(self) -> Device | None:
         """The opened device; None for the references."""
-        if not self._chosen or (self._gpu is not None and self._gpu.lost):
-            self._gpu, self._chosen = choose_device(self.device), True
-        return self._gpu
+        return choose_device(self.device)
 
     def single_graph(self, name: str) -> Graph | None:
         """The graph of a method that is one delegate call of its inputs and outputs, in order."""
