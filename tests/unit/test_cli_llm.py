@@ -22,6 +22,7 @@ from gguf import GGUFWriter, TokenType
 import hightide
 from hightide.cli import main
 from hightide.cli.chat import noted_interrupts
+from hightide.cli.conversation import Interrupted, raised_interrupts
 from hightide.llm import default_model
 from hightide.llm.perplexity import perplexity, windows
 
@@ -533,6 +534,33 @@ def test_interrupts_are_noted_wherever_they_come() -> None:
             signal.raise_signal(signal.SIGINT)
         assert len(pressed) == 3
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_interrupts_are_raised_where_nothing_can_be_torn() -> None:
+    with noted_interrupts(True) as pressed:
+        with pytest.raises(Interrupted), raised_interrupts():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert len(pressed) == 1
+    with pytest.raises(KeyboardInterrupt), raised_interrupts():
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_template_in_a_terminal(tmp_path: Path) -> None:
+    loops = "{% set m = range(999)|list %}{% for i in m %}{% for j in m %}{% for k in m %}"
+    template = loops + "{% endfor %}" * 3
+    terminal = Terminal("chat", write_model(tmp_path / "hostile.gguf", template=template), "--device", "cpu")
+    terminal.expect(READY)
+    terminal.type("hi\r")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    terminal.expect("stopped]")
+    terminal.expect(READY)
+    terminal.type("hi\r")
+    terminal.expect("it took longer than 2 s")
+    terminal.type("/quit\r")
+    assert terminal.close() == 0
 
 
 def test_end_of_input_in_a_terminal(endless: Terminal) -> None:

@@ -18,6 +18,7 @@ from hightide.cli.lines import is_interactive, piped_lines, typed_lines
 from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import MODEL_HELP, WITHOUT_MODEL, MinP, ModelOptions, SamplingOptions, note, write_answer
 from hightide.errors import HightideError, InputError
+from hightide.llm.chat_template import prepare
 from hightide.llm.default_model import remember
 
 COMMANDS = {
@@ -58,6 +59,7 @@ def chat(
     In a pipe, every line is a message.
     Ctrl-C stops an answer; /help lists the commands.
     """
+    prepare()
     llm, seconds = open_model(model, opening)
     with llm:
         require_tokenizer(llm)

@@ -27,6 +27,8 @@ from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.pte.program import load
 
+MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
+
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
 
@@ -149,6 +151,8 @@ class LLM:
         bos = tokenizer.token(tokenizer.bos_id) if tokenizer.bos_id is not None else ""
         eos = tokenizer.token(tokenizer.eos_ids[0]) if tokenizer.eos_ids else ""
         text = render(tokenizer.chat_template, messages, bos_token=bos, eos_token=eos)
+        if len(text) > self.context * MAX_TOKEN_CHARACTERS:  # before it takes the tokenizer minutes
+            raise InputError(f"the prompt has {len(text)} characters, too many for a context of {self.context} tokens")
         # A template that writes the BOS token itself must not get a second one.
         return tokenizer.encode(text, special=True, bos=False if bos and text.startswith(bos) else None)
 
