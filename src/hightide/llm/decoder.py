@@ -28,7 +28,10 @@ GREEDY = np.zeros(SETTINGS, np.float32)
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for."""
+    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for.
+
+    An id of -1 stands for logits that are not numbers.
+    """
 
     ids: np.ndarray
     logits: np.ndarray | None
@@ -52,6 +55,9 @@ class Decoder(Protocol):
         """Start a call. No tokens: the id that the call before chose, which may not have arrived yet."""
 
     def collect(self, ticket: Any) -> StepResult: ...
+
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        """Make a call again, and give the first op whose output has NaN or +infinity, if that can be told."""
 
     def device_bytes(self) -> dict[str, int]: ...
 
@@ -81,15 +87,9 @@ class GraphDecoder:
     def launch(
         self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
-        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
-        if self.takes_keep:
-            given.append(np.array([keep]))
-        given.append(settings)
-        fitting = [
-            g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, self.session.specs, strict=True)
-        ]
         want = () if keep == 0 else (0, 1) if logits else (1,)
-        return keep, self.session.launch(fitting, want, feed={1: 0} if keep == 1 else {})
+        given = self._inputs(tokens, position, keep, settings)
+        return keep, self.session.launch(given, want, feed={1: 0} if keep == 1 else {})
 
     def collect(self, ticket: Any) -> StepResult:
         keep, launched = ticket
@@ -98,6 +98,17 @@ class GraphDecoder:
             return StepResult(np.zeros(0, np.int64), None)
         ids = outputs[-1].reshape(-1)[-keep:]
         return StepResult(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
+
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        return self.session.first_odd(self._inputs(tokens, position, 1, GREEDY))
+
+    def _inputs(self, tokens: Tokens, position: int, keep: int, settings: np.ndarray) -> list[Any]:
+        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
+        if self.takes_keep:
+            given.append(np.array([keep]))
+        given.append(settings)
+        specs = self.session.specs
+        return [g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, specs, strict=True)]
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
@@ -134,7 +145,7 @@ class MethodDecoder:
     def launch(
         self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
-        new = [self._chosen] if tokens is None else list(tokens)
+        new = [max(0, self._chosen)] if tokens is None else list(tokens)
         self._history[position:] = new
         if keep == 0 and not self.cached:
             return StepResult(np.zeros(0, np.int64), None)
@@ -149,6 +160,9 @@ class MethodDecoder:
     def collect(self, ticket: Any) -> StepResult:
         step: StepResult = ticket
         return step
+
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        return None
 
     def device_bytes(self) -> dict[str, int]:
         total: Counter[str] = Counter()

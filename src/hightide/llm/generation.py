@@ -10,6 +10,7 @@ import numpy as np
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.decoder import GREEDY, StepResult
 from hightide.llm.engine import Engine
+from hightide.llm.odd_logits import odd_logits
 from hightide.llm.options import GenerationOptions
 from hightide.llm.text_stream import TextStream
 from hightide.llm.token_sampling import ChosenToken, find_draft
@@ -133,6 +134,7 @@ class Generation:
             step = self._collect()
             while True:
                 for token in step.ids.tolist():
+                    self._check(token)
                     self._sequence.append(token)
                     yield ChosenToken(token)
                 position = len(self._sequence) - 1  # of the newest token, which is not in the cache yet
@@ -199,11 +201,16 @@ class Generation:
         return step
 
     def _choice(self, step: StepResult) -> ChosenToken:
+        self._check(int(step.ids[-1]))
         if self.sampling.on_device:
             return ChosenToken(int(step.ids[-1]))
         assert step.logits is not None
         draw = self._rng.uniform() if self.sampling.temperature else 0.0
         return self.sampling.choose(step.logits[-1], self._sequence, draw)
+
+    def _check(self, token: int) -> None:
+        if token < 0:
+            raise odd_logits(self.engine, self._sequence)
 
     def _tell(self, done: int) -> None:
         if self.options.progress:

@@ -70,6 +70,8 @@ class Sampling:
         """The next token on the host; `before` are the tokens that penalties count."""
         adjusted = self._adjusted(logits.astype(np.float64), before)
         token = sample(adjusted, *self.settings(draw).astype(np.float64).tolist())
+        if token < 0:
+            raise InputError("logit_bias and the penalties leave no token to choose")
         if not self.logprobs:
             return ChosenToken(token)
         logprobs = adjusted - adjusted.max()
