@@ -13,6 +13,7 @@ from typing import Any
 
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
+from hightide.folders import replacing
 from hightide.llm.answer import Stats
 from hightide.llm.chat_template import check_message
 from hightide.llm.llm import LLM
@@ -138,7 +139,8 @@ class Conversation:
         """The messages as JSON, and beside them the keys and values, so that nothing has to be read again."""
         text, state = _files(path)
         saved = {"model": self.llm.path.name, "messages": self.messages}
-        text.write_text(json.dumps(saved, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        with replacing(text) as file:
+            file.write((json.dumps(saved, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
         try:
             self.llm.save_state(state)
         except UnsupportedError:

@@ -16,6 +16,7 @@ from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
+from hightide.llm.state_file import StateLayout
 from hightide.ops.choices import check_routes
 from hightide.ops.sampling.sampling import SETTINGS, sample
 from hightide.pte.program import Method, Program
@@ -60,6 +61,9 @@ class Decoder(Protocol):
         """Make a call again, and give the first op whose output has NaN or +infinity, if that can be told."""
 
     def device_bytes(self) -> dict[str, int]: ...
+
+    def state_layout(self, length: int) -> StateLayout:
+        """What `save` gives for the first `length` positions."""
 
     def save(self, length: int) -> list[np.ndarray]:
         """The state of the first `length` positions."""
@@ -113,14 +117,17 @@ class GraphDecoder:
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
 
+    def state_layout(self, length: int) -> StateLayout:
+        whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
+        caches = [value.dims for value in whole if isinstance(value, TensorValue)]
+        return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
+
     def save(self, length: int) -> list[np.ndarray]:
         return [array[:, :length].copy() for array in self.session.read_state()]
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
+        _check_state(saved, self.state_layout(length), length, self.context)
         whole = self.session.read_state()
-        fitting = [(*w.shape[:1], length, *w.shape[2:]) for w in whole]
-        if [s.shape for s in saved] != fitting or length > self.context or any(s.dtype.kind != "f" for s in saved):
-            raise InputError("the saved state is from another model, or from a longer context")
         for array, part in zip(whole, saved, strict=True):
             array[:, :length] = part
         self.session.write_state(whole)
@@ -170,20 +177,27 @@ class MethodDecoder:
             total.update(session.device_bytes())
         return dict(total)
 
-    def save(self, length: int) -> list[np.ndarray]:
+    def state_layout(self, length: int) -> StateLayout:
         if self.cached:
-            raise UnsupportedError("a program of several parts cannot save its state")
+            raise UnsupportedError("a program of several parts cannot save or restore its state")
+        return StateLayout(((length,),), "i")
+
+    def save(self, length: int) -> list[np.ndarray]:
+        self.state_layout(length)
         return [np.array(self._history[:length], np.int64)]
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
-        if self.cached:
-            raise UnsupportedError("a program of several parts cannot restore a state")
-        if [s.shape for s in saved] != [(length,)] or length > self.context or saved[0].dtype.kind != "i":
-            raise InputError("the saved state is from another model, or from a longer context")
+        _check_state(saved, self.state_layout(length), length, self.context)
         self._history = saved[0].tolist()
 
     def close(self) -> None:
         self.method.close()
+
+
+def _check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:
+    fits = tuple(array.shape for array in saved) == layout.dims and length <= context
+    if not fits or any(array.dtype.kind != layout.kind for array in saved):
+        raise InputError("the saved state is from another model, or from a longer context")
 
 
 def _row(tokens: Sequence[int]) -> np.ndarray:

@@ -7,15 +7,13 @@ llm.generate("Once upon a time", max_tokens=64).text
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, ProgramError
+from hightide.errors import HightideError, InputError
 from hightide.formats.gguf import is_gguf
 from hightide.llm.answer import Completion
 from hightide.llm.chat_template import render
@@ -23,6 +21,7 @@ from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_p
 from hightide.llm.engine import Engine
 from hightide.llm.generation import Generation, Stream
 from hightide.llm.options import GenerationOptions
+from hightide.llm.state_file import fingerprint, read_state, write_state
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.pte.program import load
@@ -68,6 +67,7 @@ class LLM:
             decoder = open_pte(program, context, placement)
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
         self.context = decoder.context
+        self._fingerprint = fingerprint(self.path)
         self._engine: Engine | None = Engine(decoder)
         try:
             self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
@@ -186,26 +186,22 @@ class LLM:
         self.engine.tokens = self.tokens[:length]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """The tokens of the conversation with their keys and values."""
+        """The tokens of the conversation with their keys and values; a file that is there is replaced whole."""
         self.engine.release()
-        arrays = {f"state{n}": array for n, array in enumerate(self.decoder.save(len(self.tokens)))}
-        tokens, model = np.array(self.tokens, np.int64), np.array(_fingerprint(self.path))
-        with open(path, "wb") as file:
-            np.savez(file, model=model, tokens=tokens, **arrays)  # type: ignore[arg-type]
+        write_state(path, self._fingerprint, self.tokens, self.decoder.save(len(self.tokens)))
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
         self.engine.release()
-        try:
-            with np.load(path, allow_pickle=False) as saved:
-                tokens = saved["tokens"].astype(np.int64, casting="safe").reshape(-1).tolist()
-                model = saved["model"].tolist()
-                arrays = [saved[f"state{n}"] for n in range(len(saved.files) - 2)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-            raise ProgramError(f"{path} is not a saved state: {error}") from None
-        if model != _fingerprint(self.path) or not all(0 <= token < self.decoder.vocab_size for token in tokens):
+        tokens, arrays = read_state(path, self._fingerprint, self.context, self.decoder.state_layout)
+        if not all(0 <= token < self.decoder.vocab_size for token in tokens):
             raise InputError(f"{path} was not saved by {self.path.name}")
-        self.decoder.restore(arrays, len(tokens))
+        held, self.engine.tokens = self.engine.tokens, []  # while the cache is part one, part the other
+        try:
+            self.decoder.restore(arrays, len(tokens))
+        except InputError:  # before anything was written
+            self.engine.tokens = held
+            raise
         self.engine.tokens = tokens
 
     def close(self) -> None:
@@ -213,12 +209,3 @@ class LLM:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
-
-
-def _fingerprint(model: Path) -> list[int]:
-    """Tells models of equal dims apart: the file's size, and a checksum of its first and last megabyte."""
-    size, part = model.stat().st_size, 1 << 20
-    with model.open("rb") as file:
-        head = file.read(part)
-        file.seek(max(0, size - part))
-        return [size, zlib.crc32(file.read(part), zlib.crc32(head))]

@@ -19,9 +19,8 @@ def odd_logits(engine: Engine, tokens: Sequence[int]) -> HightideError:
     with suppress(HightideError):  # the sentence is worth more than why there is no name in it
         call = _first_odd(engine, tokens)
     first = f": {call} is the first to give NaN or infinity" if call else ""
-    return HightideError(
-        f"the model's logits are not numbers{first}; `hightide verify` tells whether the adapter or the model is at fault"
-    )
+    where = "`hightide verify` tells whether the adapter or the model is at fault"
+    return HightideError(f"the model's logits are not numbers{first}; {where}")
 
 
 def _first_odd(engine: Engine, tokens: Sequence[int]) -> OpCall | None:

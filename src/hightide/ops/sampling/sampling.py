@@ -49,7 +49,10 @@ class Sample(Op):
 
 
 def sample(logits: np.ndarray, temperature: float, top_k: float, top_p: float, min_p: float, draw: float) -> int:
-    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters; -1: see `Sample`."""
+    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters.
+
+    -1 if the logits are not numbers; see `Sample`.
+    """
     largest = logits.max()  # NaN, if there is one
     if not np.isfinite(largest):
         return -1
