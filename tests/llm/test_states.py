@@ -65,7 +65,7 @@ def test_a_mutated_state_is_refused_or_the_same(seed: int, llm: LLM, saved: Path
         data = bytearray(good)
         for _ in range(int(rng.integers(1, 4))):
             # Headers are a small part of the file, and the part that matters.
-            places = [at for at in range(0, len(data)) if data[at : at + 2] == b"PK"] or [0]
+            places = [at for at in range(len(data)) if data[at : at + 2] == b"PK"] or [0]
             at = int(rng.choice(places)) + int(rng.integers(0, 160)) if rng.random() < 0.8 else rng.integers(len(data))
             at = min(int(at), len(data) - 1)
             if (kind := rng.integers(4)) == 0:
