@@ -158,7 +158,7 @@ def test_saving_that_fails_leaves_the_old_state(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(HightideError, match="could not be saved to .*state: No space left on device"):
+    with pytest.raises(HightideError, match=r"could not be saved to .*state: No space left on device"):
         llm.save_state(path)
     monkeypatch.undo()
     monkeypatch.setattr(np.lib.format, "write_array", full)

@@ -16,7 +16,7 @@ import wgpu
 from wgpu.backends.wgpu_native import ffi, lib, lib_path
 from wgpu.backends.wgpu_native._api import error_handler
 
-from hightide.errors import DeviceError
+from hightide.errors import DeviceError, HightideError
 
 _library = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 set_pipeline = _library.wgpuComputePassEncoderSetPipeline
@@ -53,6 +53,8 @@ def raising() -> Iterator[None]:
     """Turn wgpu's exceptions into DeviceError."""
     try:
         yield
+    except HightideError:
+        raise
     except (wgpu.GPUError, RuntimeError, ValueError) as error:
         raise DeviceError(_one_line(str(error))) from error
 

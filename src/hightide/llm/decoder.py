@@ -221,8 +221,6 @@ def open_gguf(
     routes = check_routes(placement.routes or {})
     file = read_gguf(path)
     context = choose_context(file, context)
-    if max_tokens < 1:
-        raise InputError(f"chunk must be at least 1, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(placement.device))
     session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)

