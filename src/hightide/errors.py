@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class HightideError(Exception):
-    """Base of every error that hightide raises on purpose."""
+class HightideError(RuntimeError):
+    """Base of every error that hightide raises on purpose; a RuntimeError, as `executorch.runtime` raises it."""
 
 
 class ProgramError(HightideError):

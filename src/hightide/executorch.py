@@ -5,7 +5,8 @@
     method = Runtime.get().load_program("model.pte").load_method("forward")
     outputs = method.execute([tokens, input_pos])
 
-Torch tensors are returned where torch tensors were given, else NumPy arrays; torch is never imported here.
+Torch tensors are returned where torch tensors were given, else NumPy arrays; torch is never imported here. Errors are
+those of ExecuTorch: RuntimeError (which every HightideError is), and KeyError for a method that does not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hightide.errors import UnsupportedError
+from hightide.errors import InputError, UnsupportedError
 from hightide.formats.program_file import MethodFile, TensorSpec
 from hightide.formats.pte_values import DTYPES
 from hightide.formats.vkgraph import DELEGATE_IDS
@@ -164,6 +165,8 @@ class RuntimeProgram:
 
     def metadata(self, method_name: str) -> MethodMeta:
         """What a method takes and gives, without loading it."""
+        if method_name not in self._program.file.methods:
+            raise InputError(f"the program has no method {method_name!r}; it has {', '.join(self._program.methods)}")
         return MethodMeta(self._program.file.methods[method_name])
 
     def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:

@@ -1,10 +1,15 @@
-"""Where hightide keeps files of its own, as each system wants it."""
+"""Where hightide keeps files of its own, as each system wants it, and how a file is replaced whole."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 
 def state_folder() -> Path:
@@ -19,6 +24,29 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "hightide"
     return _folder("XDG_CACHE_HOME", ".cache")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends; if it fails, `path` stays as it is."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # a device or a pipe; a folder, which cannot be opened
+        with target.open("wb") as file:
+            yield file
+        return
+    partial = target.with_name(f".{target.name[:100]}.{uuid.uuid4().hex[:8]}")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(OSError):
+            shutil.copymode(target, partial)
+        os.replace(partial, target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def _folder(variable: str, default: str) -> Path:

@@ -62,3 +62,20 @@ def test_filters_keep_what_they_say(device: Device) -> None:
         int(session.run([logits, np.array([1, 0, 1, 0.5, u], np.float32)])[0][0, 0]) for u in np.linspace(0, 0.999, 40)
     }
     assert seen == allowed
+
+
+@pytest.mark.parametrize("width", [1, 5, 300, 4099])
+@pytest.mark.parametrize("settings", [(0, 0, 1, 0, 0.5), (1, 0, 1, 0, 0.5), (1, 40, 0.875, 0.0625, 0.375)])
+def test_logits_that_are_not_numbers_give_minus_one(settings: tuple[float, ...], width: int, device: Device) -> None:
+    session = sampler(device, width)
+    rng = np.random.default_rng(4)
+    given = np.array(settings, np.float32)
+    rows = rng.normal(size=(1, 8, width)).astype(np.float32)
+    at = rng.integers(0, width, 8)
+    for n, value in enumerate((np.nan, np.inf, -np.nan, np.float32(np.nan))):
+        rows[0, n, at[n]] = value
+    rows[0, 4] = -np.inf
+    rows[0, 5, : width // 2] = -np.inf  # ruled out
+    (ids,) = session.run([rows, given])
+    assert ids[0, :5].tolist() == [-1] * 5
+    assert ids[0, 5:].tolist() == [sample(row.astype(np.float64), *given.tolist()) for row in rows[0, 5:]]

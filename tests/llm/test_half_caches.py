@@ -61,7 +61,7 @@ def test_a_talk_goes_on_in_the_other_type(saved: str, tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="need an adapter with 16-bit floats"):
         LLM(LLAMA, device="cpu", kv="f16")
-    with pytest.raises(InputError, match="f16 or f32, not as int4"):
+    with pytest.raises(InputError, match="f16 or f32, not as 'int4'"):
         LLM(LLAMA, kv="int4")
     with pytest.raises(UnsupportedError, match="one graph with a cache"):
         LLM(TESTS / "conformance" / "llama_nokv.pte", kv="f16")

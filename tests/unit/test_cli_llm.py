@@ -11,17 +11,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gguf import GGUFWriter, TokenType
+from rich.progress import Progress
 
 import hightide
 from hightide.cli import main
 from hightide.cli.chat import noted_interrupts
+from hightide.cli.conversation import Interrupted, raised_interrupts
+from hightide.cli.progress import RemainingTime
 from hightide.llm import default_model
 from hightide.llm.perplexity import perplexity, windows
 
@@ -435,7 +438,7 @@ READY = "\x1b[?2004h"  # prompt_toolkit asks for a line: pasted text is to be ma
 class Terminal:
     """`hightide` on a pty that it controls, as in a terminal window."""
 
-    def __init__(self, *args: object) -> None:
+    def __init__(self, *args: object, program: Sequence[str] = ("-m", "hightide")) -> None:
         pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
         import fcntl
 
@@ -448,7 +451,7 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hightide", *map(str, args)],
+            [sys.executable, *program, *map(str, args)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -533,6 +536,73 @@ def test_interrupts_are_noted_wherever_they_come() -> None:
             signal.raise_signal(signal.SIGINT)
         assert len(pressed) == 3
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_interrupts_are_raised_where_nothing_can_be_torn() -> None:
+    with noted_interrupts(True) as pressed:
+        with pytest.raises(Interrupted), raised_interrupts():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert len(pressed) == 1
+    with pytest.raises(KeyboardInterrupt), raised_interrupts():
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_template_in_a_terminal(tmp_path: Path) -> None:
+    loops = "{% set m = range(999)|list %}{% for i in m %}{% for j in m %}{% for k in m %}"
+    template = loops + "{% endfor %}" * 3
+    terminal = Terminal("chat", write_model(tmp_path / "hostile.gguf", template=template), "--device", "cpu")
+    terminal.expect(READY)
+    terminal.type("hi\r")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    terminal.expect("stopped]")
+    terminal.expect(READY)
+    terminal.type("hi\r")
+    terminal.expect("it took longer than 2 s")
+    terminal.type("/quit\r")
+    assert terminal.close() == 0
+
+
+BARS = """
+import sys, time
+from hightide.cli.progress import loading
+with loading("a.gguf") as tell:
+    for n in range(12):
+        tell(n, 12)
+        if n == 2:
+            print("TYPE", file=sys.stdout, flush=True)
+        time.sleep(0.1)
+print("READ", repr(input()))
+"""
+
+
+def test_what_is_typed_during_loading_is_kept_and_not_shown() -> None:
+    terminal = Terminal(program=("-c", BARS))
+    terminal.expect("TYPE")
+    terminal.type("hello\n")
+    shown = terminal.expect("READ")
+    assert "hello" not in shown and "loading a.gguf" in shown
+    terminal.expect("'hello'")
+    assert terminal.close() == 0
+
+
+def test_the_time_left_is_told_when_it_can_be() -> None:
+    now = 0.0
+    bars = Progress(RemainingTime(), get_time=lambda: now)
+    task = bars.add_task("", total=1000)
+
+    def left(at: float, done: int) -> str:
+        nonlocal now
+        now = at
+        bars.update(task, completed=done)
+        (row,) = bars.tasks
+        return RemainingTime().render(row).plain
+
+    assert left(0.5, 1) == "" and left(5.0, 3) == ""  # not 0:27:42
+    assert left(5.5, 200) == "0:22 left" and left(8.0, 800) == "0:02 left" and left(100.0, 500) == "1:40 left"
+    assert left(101.0, 1000) == ""
 
 
 def test_end_of_input_in_a_terminal(endless: Terminal) -> None:

@@ -63,7 +63,8 @@ def test_private_names_belong_to_their_owner(path: Path) -> None:
             owner = node.value
             own = (isinstance(owner, ast.Name) and owner.id in ("self", "cls")) or isinstance(owner, ast.Call)
             wgpu = path.name == "native.py" and path.parent.name == "gpu"  # the one place that knows wgpu's insides
-            assert own or wgpu or owner_is_exporter(owner), f"{path}:{node.lineno} uses {ast.unparse(node)}"
+            public = ast.unparse(node) == "os._exit"  # documented, underscore and all
+            assert own or wgpu or public or owner_is_exporter(owner), f"{path}:{node.lineno} uses {ast.unparse(node)}"
 
 
 def test_few_functions_take_many_parameters() -> None:

@@ -10,11 +10,12 @@ import io
 import sys
 import warnings
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+import hightide
 from hightide.errors import HightideError
 
 COMMANDS = {
@@ -50,6 +51,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"hightide {hightide.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of `hightide` itself."""
+
+
 for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)
 

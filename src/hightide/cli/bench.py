@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from hightide.cli.options import DEFAULT, Device, Json, note
+from hightide.cli.options import Device, Json, note
 from hightide.errors import InputError
 from hightide.gpu.limits import measure_limits
-from hightide.llm.default_model import default_model
+from hightide.llm.default_model import DEFAULT, default_model
 from hightide.runtime.build import choose_device, named_device
 from hightide.tools.bench.bench_engine import short_name
 from hightide.tools.bench.bench_tables import Table, about_machine, kernel_table, limits_table, model_tables

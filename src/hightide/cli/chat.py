@@ -18,7 +18,9 @@ from hightide.cli.lines import is_interactive, piped_lines, typed_lines
 from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import MODEL_HELP, WITHOUT_MODEL, MinP, ModelOptions, SamplingOptions, note, write_answer
 from hightide.errors import HightideError, InputError
+from hightide.llm.chat_template import prepare
 from hightide.llm.default_model import remember
+from hightide.llm.options import GenerationOptions
 
 COMMANDS = {
     "/reset": "forget the conversation, but keep the system message",
@@ -58,10 +60,13 @@ def chat(
     In a pipe, every line is a message.
     Ctrl-C stops an answer; /help lists the commands.
     """
+    options = sampling.by_name() | {"max_tokens": max_tokens}
+    GenerationOptions().changed(options)  # what is wrong is said before the model is loaded
+    prepare()
     llm, seconds = open_model(model, opening)
     with llm:
         require_tokenizer(llm)
-        conversation = Conversation(llm, sampling.by_name() | {"max_tokens": max_tokens})
+        conversation = Conversation(llm, options)
         conversation.system = system
         interactive = is_interactive()
         if interactive:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
-from contextlib import closing
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
+from hightide.folders import replacing
 from hightide.llm.answer import Stats
 from hightide.llm.chat_template import check_message
 from hightide.llm.llm import LLM
@@ -18,6 +21,25 @@ from hightide.llm.llm import LLM
 
 class Interrupted(Exception):
     """The user wants no more of the answer."""
+
+
+@contextmanager
+def raised_interrupts() -> Iterator[None]:
+    """Ctrl-C raises Interrupted meanwhile, where it would only be noted."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.getsignal(signal.SIGINT)
+    noted = before not in (None, signal.default_int_handler)
+    if not noted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass
@@ -90,13 +112,13 @@ class Conversation:
     def _ids(self) -> list[int]:
         """The prompt. One that is too long loses its oldest turns, or is refused."""
         context = self.llm.context
-        ids, self.forgotten = self.llm.encode(self.messages), 0
+        ids, self.forgotten = self._encode(self.messages), 0
         if self.options.get("on_full") == "shift" and len(ids) > context:
             kept = self.messages[: self.system is not None]
             rest = self.messages[len(kept) :]
             while len(ids) > context * 3 // 4 and len(rest) > 1:  # a quarter for the answer
                 del rest[: next((n for n, m in enumerate(rest) if n and m["role"] == "user"), len(rest) - 1)]
-                ids = self.llm.encode(kept + rest)
+                ids = self._encode(kept + rest)
             self.forgotten = len(self.messages) - len(kept) - len(rest)
             self.messages = kept + rest
         if len(ids) > context:
@@ -106,13 +128,19 @@ class Conversation:
             )
         return ids
 
+    def _encode(self, messages: list[dict[str, Any]]) -> list[int]:
+        """Token ids. A template may take seconds, but holds nothing: Ctrl-C ends it at once."""
+        with raised_interrupts():
+            return self.llm.encode(messages)
+
     # ---- files
 
     def save(self, path: Path) -> list[Path]:
         """The messages as JSON, and beside them the keys and values, so that nothing has to be read again."""
         text, state = _files(path)
         saved = {"model": self.llm.path.name, "messages": self.messages}
-        text.write_text(json.dumps(saved, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        with replacing(text) as file:
+            file.write((json.dumps(saved, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
         try:
             self.llm.save_state(state)
         except UnsupportedError:

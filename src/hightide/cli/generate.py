@@ -27,6 +27,7 @@ from hightide.errors import InputError
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.generation import Stream
 from hightide.llm.llm import LLM, Prompt
+from hightide.llm.options import GenerationOptions
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def generate(
 
     The text streams to stdout; everything else goes to stderr.
     """
-    options = sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ())
+    options = GenerationOptions().changed(sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ()))
     given = _prompt(read_stdin() if prompt == "-" else prompt, kind)
     llm, seconds = open_model(model, opening)
     with llm:
@@ -93,10 +94,10 @@ def generate(
             note(f"the context of {llm.context} tokens is full")
 
 
-def _answer(llm: LLM, prompt: Prompt, options: dict[str, Any], shown: bool) -> tuple[Stream, list[Piece]]:
+def _answer(llm: LLM, prompt: Prompt, options: GenerationOptions, shown: bool) -> tuple[Stream, list[Piece]]:
     """The whole answer, written as it arrives."""
     with bar("reading the prompt", "tokens") as tell:
-        stream = llm.stream(prompt, progress=tell, **options)
+        stream = llm.stream(prompt, options, progress=tell)
         piece = next(stream, None)
     pieces: list[Piece] = []
     while piece is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from hightide.cli.options import DEFAULT, ModelOptions
+from hightide.cli.options import ModelOptions
 from hightide.cli.progress import loading
 from hightide.errors import InputError
 from hightide.llm import default_model
@@ -16,9 +16,9 @@ from hightide.ops.choices import parse_routes
 
 def model_file(name: str) -> Path:
     """The file that a command was given, or the default model; InputError if it is neither GGUF nor `.pte`."""
-    path = default_model.default_model() if name == DEFAULT else Path(name)
+    path = default_model.default_model() if name == default_model.DEFAULT else Path(name)
     if not path.is_file():
-        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{DEFAULT}'")
+        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{default_model.DEFAULT}'")
     with path.open("rb") as file:
         start = file.read(8)
     if start[:4] != b"GGUF" and start[4:] != b"ET12":
@@ -34,7 +34,7 @@ def open_model(name: str | None, options: ModelOptions) -> tuple[LLM, float]:
     if last is not None:
         path, tokenizer = model_file(str(last[0])), tokenizer or last[1]
     else:
-        path = model_file(DEFAULT if name is None else name)
+        path = model_file(default_model.DEFAULT if name is None else name)
     with loading(path.name) as tell:
         llm = LLM(
             path,

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from hightide.errors import InputError
+from hightide.llm.default_model import DEFAULT
 
-DEFAULT = "default"  # SmolLM2-135M-Instruct, by name
 MODEL_HELP = f"A GGUF or .pte file, or '{DEFAULT}' for SmolLM2-135M-Instruct."
 WITHOUT_MODEL = "If left out: the model of your last chat, or the default."
 

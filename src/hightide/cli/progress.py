@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from hightide.gpu.pipelines import compiling
 
+if sys.platform != "win32":
+    import termios
+
+LEAST_SHARE = 0.1  # of the work, before the time left is told
 Tell = Callable[[int, int], None]  # (done, in all)
 Unit = Literal["bytes", "tokens", "kernels", "cases", "runs", "levels"]
 
@@ -34,15 +40,17 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[amount]}", markup=False),
-        TimeRemainingColumn(),
+        RemainingTime(),
     )
     shown = Progress(*columns, console=Console(stderr=True), transient=True)
+    running = ExitStack()
 
     def add(what: str, unit: Unit) -> Tell:
         task = shown.add_task(what, total=None, start=False, visible=False, amount="")
 
         def tell(done: int, total: int) -> None:
             if not shown.live.is_started:
+                running.enter_context(unechoed())
                 shown.start()
             if shown.tasks[task].start_time is None:
                 shown.start_task(task)
@@ -56,6 +64,40 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
     finally:
         if shown.live.is_started:
             shown.stop()
+        running.close()
+
+
+class RemainingTime(ProgressColumn):
+    """The time left at the speed so far, once that says something: the first pieces may be slow, or small."""
+
+    def render(self, task: Task) -> Text:
+        elapsed, done = task.elapsed or 0.0, task.completed / task.total if task.total else 0.0
+        if elapsed < 1 or not LEAST_SHARE <= done < 1:
+            return Text("")
+        minutes, seconds = divmod(round(elapsed * (1 - done) / done), 60)
+        return Text(f"{minutes}:{seconds:02} left", style="progress.remaining")
+
+
+@contextmanager
+def unechoed() -> Iterator[None]:
+    """What is typed is not shown, which would tear the bars apart, but kept for whoever reads it next."""
+    if sys.platform == "win32" or not sys.stdin or not sys.stdin.isatty():
+        yield
+        return
+    keys = sys.stdin.fileno()
+    try:
+        if os.tcgetpgrp(keys) != os.getpgrp():  # in the background, whoever changes the terminal is stopped
+            raise OSError
+        before = termios.tcgetattr(keys)
+        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(keys, termios.TCSANOW, silent)
+    except (OSError, termios.error):
+        yield
+        return
+    try:
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSANOW, before)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from hightide.cli.inputs import collect
 from hightide.cli.options import Device, Json, Route
 from hightide.errors import InputError
 from hightide.ops.choices import parse_routes
+from hightide.option_checks import check_int
 from hightide.pte.program import load
 
 
@@ -49,6 +50,7 @@ def run(
 
     Prints the outputs, or saves them. Inputs without a name are taken in order.
     """
+    check_int("--seed", seed, 0)
     start = time.perf_counter()
     with load(program, device=device, data=data or (), routes=parse_routes(route or ())) as loaded:
         function = loaded.method(method)

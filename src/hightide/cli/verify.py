@@ -18,6 +18,7 @@ from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Tokenizer
 from hightide.cli.progress import bar
 from hightide.errors import HightideError, InputError
+from hightide.option_checks import check_int
 from hightide.tools.opened_file import OpenedFile, open_file, parse_at
 from hightide.tools.verify.level_choice import parse_values
 from hightide.tools.verify.part_verifier import VerifySettings
@@ -111,6 +112,7 @@ def verify(
     the comparison could not be made.
     """
     try:
+        check_int("--seed", levels.seed, 0)
         path = model_file(file)
         opened = open_file(path, **asdict(opening))
         tokens = _tokens(opened, levels.prompt)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import wgpu
 from wgpu.backends.wgpu_native import _api, ffi, lib, lib_path
 
-from hightide.errors import DeviceError, DeviceMemoryError
+from hightide.errors import DeviceError, DeviceMemoryError, HightideError
 
 _library = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 set_pipeline = _library.wgpuComputePassEncoderSetPipeline
@@ -128,6 +128,8 @@ def raising() -> Iterator[None]:
         yield
     except wgpu.GPUOutOfMemoryError as error:
         raise DeviceMemoryError(_one_line(str(error))) from error
+    except HightideError:
+        raise
     except (wgpu.GPUError, RuntimeError, ValueError) as error:
         raise DeviceError(_one_line(str(error))) from error
 

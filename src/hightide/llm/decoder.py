@@ -16,6 +16,7 @@ from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
+from hightide.llm.state_file import StateLayout
 from hightide.ops.choices import check_routes
 from hightide.ops.sampling.sampling import SETTINGS, sample
 from hightide.pte.program import Method, Program
@@ -28,7 +29,10 @@ GREEDY = np.zeros(SETTINGS, np.float32)
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for."""
+    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for.
+
+    An id of -1 stands for logits that are not numbers.
+    """
 
     ids: np.ndarray
     logits: np.ndarray | None
@@ -59,7 +63,13 @@ class Decoder(Protocol):
     def recover(self) -> None:
         """Go on after a device was lost; the state is as at the start."""
 
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        """Make a call again, and give the first op whose output has NaN or +infinity, if that can be told."""
+
     def device_bytes(self) -> dict[str, int]: ...
+
+    def state_layout(self, length: int) -> StateLayout:
+        """What `save` gives for the first `length` positions."""
 
     def save(self, length: int) -> list[np.ndarray]:
         """The state of the first `length` positions."""
@@ -87,15 +97,9 @@ class GraphDecoder:
     def launch(
         self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
-        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
-        if self.takes_keep:
-            given.append(np.array([keep]))
-        given.append(settings)
-        fitting = [
-            g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, self.session.specs, strict=True)
-        ]
         want = () if keep == 0 else (0, 1) if logits else (1,)
-        return keep, self.session.launch(fitting, want, feed={1: 0} if keep == 1 else {})
+        given = self._inputs(tokens, position, keep, settings)
+        return keep, self.session.launch(given, want, feed={1: 0} if keep == 1 else {})
 
     def collect(self, ticket: Any) -> StepResult:
         keep, launched = ticket
@@ -111,17 +115,31 @@ class GraphDecoder:
     def recover(self) -> None:
         self.session.recover()
 
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        return self.session.first_odd(self._inputs(tokens, position, 1, GREEDY))
+
+    def _inputs(self, tokens: Tokens, position: int, keep: int, settings: np.ndarray) -> list[Any]:
+        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
+        if self.takes_keep:
+            given.append(np.array([keep]))
+        given.append(settings)
+        specs = self.session.specs
+        return [g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, specs, strict=True)]
+
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
+
+    def state_layout(self, length: int) -> StateLayout:
+        whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
+        caches = [value.dims for value in whole if isinstance(value, TensorValue)]
+        return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
 
     def save(self, length: int) -> list[np.ndarray]:
         return [array[:, :length].copy() for array in self.session.read_state()]
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
+        _check_state(saved, self.state_layout(length), length, self.context)
         whole = self.session.read_state()
-        fitting = [(*w.shape[:1], length, *w.shape[2:]) for w in whole]
-        if [s.shape for s in saved] != fitting or length > self.context or any(s.dtype.kind != "f" for s in saved):
-            raise InputError("the saved state is from another model, or from a longer context")
         for array, part in zip(whole, saved, strict=True):
             array[:, :length] = part
         self.session.write_state(whole)
@@ -146,7 +164,7 @@ class MethodDecoder:
     def launch(
         self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
     ) -> Any:
-        new = [self._chosen] if tokens is None else list(tokens)
+        new = [max(0, self._chosen)] if tokens is None else list(tokens)
         self._history[position:] = new
         if keep == 0 and not self.cached:
             return StepResult(np.zeros(0, np.int64), None)
@@ -168,26 +186,36 @@ class MethodDecoder:
     def recover(self) -> None:
         self.method.reset()
 
+    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
+        return None
+
     def device_bytes(self) -> dict[str, int]:
         total: Counter[str] = Counter()
         for session in self.method.sessions:
             total.update(session.device_bytes())
         return dict(total)
 
-    def save(self, length: int) -> list[np.ndarray]:
+    def state_layout(self, length: int) -> StateLayout:
         if self.cached:
-            raise UnsupportedError("a program of several parts cannot save its state")
+            raise UnsupportedError("a program of several parts cannot save or restore its state")
+        return StateLayout(((length,),), "i")
+
+    def save(self, length: int) -> list[np.ndarray]:
+        self.state_layout(length)
         return [np.array(self._history[:length], np.int64)]
 
     def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
-        if self.cached:
-            raise UnsupportedError("a program of several parts cannot restore a state")
-        if [s.shape for s in saved] != [(length,)] or length > self.context or saved[0].dtype.kind != "i":
-            raise InputError("the saved state is from another model, or from a longer context")
+        _check_state(saved, self.state_layout(length), length, self.context)
         self._history = saved[0].tolist()
 
     def close(self) -> None:
         self.method.close()
+
+
+def _check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:
+    fits = tuple(array.shape for array in saved) == layout.dims and length <= context
+    if not fits or any(array.dtype.kind != layout.kind for array in saved):
+        raise InputError("the saved state is from another model, or from a longer context")
 
 
 def _row(tokens: Sequence[int]) -> np.ndarray:
@@ -211,8 +239,6 @@ def open_gguf(
     routes = check_routes(placement.routes or {})
     file = read_gguf(path)
     context = choose_context(file, context)
-    if max_tokens < 1:
-        raise InputError(f"chunk must be at least 1, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(placement.device))
     session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)

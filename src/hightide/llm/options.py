@@ -9,6 +9,7 @@ from typing import Any
 from hightide.errors import InputError
 from hightide.llm.decoder import Progress
 from hightide.llm.token_sampling import Sampling
+from hightide.option_checks import check_bool, check_callable, check_int, checked_list, shown
 
 ON_FULL = ("stop", "shift")
 
@@ -27,8 +28,19 @@ class GenerationOptions:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 0:
-            raise InputError(f"max_tokens cannot be {self.max_tokens}")
+        if self.max_tokens is not None:
+            check_int("max_tokens", self.max_tokens, 0)
+        if self.seed is not None:
+            check_int("seed", self.seed, 0)
+        stops = checked_list("stop", self.stop, "strings")
+        if not all(isinstance(stop, str) and stop for stop in stops):
+            raise InputError("stop must be a list of strings, none of them empty")
+        for token in checked_list("stop_ids", self.stop_ids, "token ids"):
+            check_int("a token id in stop_ids", token, 0)
+        check_bool("speculate", self.speculate)
+        check_callable("progress", self.progress)
+        if not isinstance(self.sampling, Sampling):
+            raise InputError(f"sampling must be a Sampling, not {shown(self.sampling)}")
         if self.on_full not in ON_FULL:
             raise InputError(f"on_full must be 'stop' or 'shift', not {self.on_full!r}")
         if self.speculate and (self.sampling.temperature > 0 or not self.sampling.on_device):
@@ -42,7 +54,7 @@ class GenerationOptions:
             raise InputError(f"there is no option {unknown!r}; the options are {known}")
         rest = {name: value for name, value in changes.items() if name in own}
         chosen = {name: value for name, value in changes.items() if name in sampling}
-        if chosen:
+        if chosen and isinstance(rest.get("sampling", self.sampling), Sampling):
             rest["sampling"] = replace(rest.get("sampling", self.sampling), **chosen)
         return replace(self, **rest)
 

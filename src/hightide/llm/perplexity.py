@@ -14,6 +14,8 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.llm.decoder import Decoder, Progress
 from hightide.llm.llm import LLM
+from hightide.llm.odd_logits import odd_logits
+from hightide.option_checks import check_callable, check_int
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ def perplexity(
     """
     ids = llm.encode(text)
     bos = [ids.pop(0)] if llm.tokenizer and llm.tokenizer.add_bos and ids[:1] == [llm.tokenizer.bos_id] else []
+    for name, value in (("window", window), ("stride", stride)):
+        if value is not None:
+            check_int(name, value)
+    check_callable("progress", progress)
     window = llm.context if window is None else window
     stride = max(1, window // 2) if stride is None else stride
     if not 2 <= window <= llm.context:
@@ -66,6 +72,9 @@ def perplexity(
     for start, first, end in windows(len(ids), window - len(bos), stride, first=1 - len(bos)):
         with closing(_losses(llm.decoder, bos + ids[start:end], len(bos) + first - start)) as parts:
             for losses in parts:
+                if np.isnan(losses).any():
+                    parts.close()
+                    raise odd_logits(llm.engine, (bos + ids[start:end])[:-1])
                 total += float(losses.sum())
                 scored += len(losses)
                 if progress:
@@ -84,11 +93,12 @@ def windows(count: int, room: int, stride: int, first: int) -> Iterator[tuple[in
 
 
 def log_losses(logits: np.ndarray, targets: Sequence[int]) -> np.ndarray:
-    """-log softmax(logits)[target] of each row, in float64."""
+    """-log softmax(logits)[target] of each row, in float64; NaN where the logits are not numbers."""
     rows = logits.astype(np.float64)
-    rows -= rows.max(axis=-1, keepdims=True)
-    chosen = rows[np.arange(len(rows)), list(targets)]
-    return np.log(np.exp(rows).sum(axis=-1)) - chosen
+    with np.errstate(invalid="ignore"):
+        rows -= rows.max(axis=-1, keepdims=True)
+        chosen = rows[np.arange(len(rows)), list(targets)]
+        return np.log(np.exp(rows).sum(axis=-1)) - chosen
 
 
 def _losses(decoder: Decoder, ids: Sequence[int], first: int) -> Generator[np.ndarray, None, None]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.ops.sampling.sampling import sample
+from hightide.option_checks import check_int, check_number, shown
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,11 @@ class Sampling:
     logprobs: int = 0  # how many alternatives to report
 
     def __post_init__(self) -> None:
-        numbers = {name: value for name, value in vars(self).items() if name != "logit_bias"}
-        for name, value in numbers.items():
-            if not isinstance(value, int | float | np.number) or not math.isfinite(value):
-                raise InputError(f"{name} must be a number, not {value!r}")
+        for name in ("top_k", "logprobs"):
+            check_int(name, getattr(self, name))
+        for name, value in vars(self).items():
+            if name != "logit_bias":
+                check_number(name, value)
         limits = {
             "temperature": self.temperature >= 0,
             "top_k": self.top_k >= 0,
@@ -43,8 +45,15 @@ class Sampling:
         for name, fine in limits.items():
             if not fine:
                 raise InputError(f"{name} cannot be {getattr(self, name)}")
-        if any(math.isnan(bias) for bias in self.logit_bias.values()):
-            raise InputError("logit_bias cannot be NaN")
+        self._check_bias()
+
+    def _check_bias(self) -> None:
+        if not isinstance(self.logit_bias, Mapping):
+            raise InputError(f"logit_bias must be a dict of token ids to numbers, not {shown(self.logit_bias)}")
+        for token, bias in self.logit_bias.items():
+            check_int("a token id in logit_bias", token, 0)
+            if bias != -math.inf:  # which rules the token out
+                check_number(f"the logit_bias of token {token}", bias)
 
     def check_tokens(self, vocab_size: int) -> None:
         bad = next((token for token in self.logit_bias if not 0 <= token < vocab_size), None)
@@ -70,6 +79,8 @@ class Sampling:
         """The next token on the host; `before` are the tokens that penalties count."""
         adjusted = self._adjusted(logits.astype(np.float64), before)
         token = sample(adjusted, *self.settings(draw).astype(np.float64).tolist())
+        if token < 0:
+            raise InputError("logit_bias and the penalties leave no token to choose")
         if not self.logprobs:
             return ChosenToken(token)
         logprobs = adjusted - adjusted.max()

@@ -10,14 +10,15 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.llm.pretokenizers import (
     BYTE_TOKEN,
@@ -73,12 +74,12 @@ class Tokenizer:
     def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
         """`special`: names of special tokens in the text stand for them, else they are plain text.
         `bos`: begin with the BOS token; by default if the model wants it and the text does not have it."""
-        try:
-            with self._lock:  # the switch belongs to the backend, not to the call
-                self.backend.encode_special_tokens = not special
+        with self._lock, _reported("the tokenizer cannot encode this text"):
+            self.backend.encode_special_tokens = not special  # the switch belongs to the backend, not to the call
+            try:
                 ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
-        except (TypeError, UnicodeError):
-            raise InputError("text to encode must be a string of whole Unicode characters") from None
+            except (TypeError, UnicodeError):
+                raise InputError("text to encode must be a string of whole Unicode characters") from None
         if bos is None:
             bos = self.add_bos and ids[:1] != [self.bos_id]
         if not bos:
@@ -104,7 +105,8 @@ class Tokenizer:
         """The token as the vocabulary spells it."""
         if not 0 <= token_id < self.vocab_size:
             raise InputError(f"token {token_id} is outside the vocabulary of {self.vocab_size}")
-        return self.backend.id_to_token(token_id) or ""  # some vocabularies have gaps
+        with _reported(f"the tokenizer cannot decode token {token_id}"):
+            return self.backend.id_to_token(token_id) or ""  # some vocabularies have gaps
 
     def piece(self, token_id: int) -> bytes:
         """The bytes of a token; they may be part of a character."""
@@ -160,7 +162,8 @@ class Tokenizer:
         cuts = [(merge, merge.find(" ", 1)) for merge in _list(fields, "merges", str)]
         if any(cut < 0 for _, cut in cuts):
             raise ProgramError("tokenizer.ggml.merges has an item that is not two tokens with a space between them")
-        backend = byte_level(tokens, [(merge[:cut], merge[cut + 1 :]) for merge, cut in cuts], pre)
+        with _reported("the vocabulary cannot be used"):
+            backend = byte_level(tokens, [(merge[:cut], merge[cut + 1 :]) for merge, cut in cuts], pre)
         add_bos = bool(fields.get("add_bos_token", pre.add_bos))
         own = Conventions(fields.get("bos_token_id"), add_bos=add_bos, **rest)
         return _finish(backend, tokens, types, own)
@@ -212,7 +215,9 @@ def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos:
         space_prefix=pieces.space_prefix,
         **rest,
     )
-    return _finish(sentencepiece(pieces), pieces.tokens, pieces.types, own)
+    with _reported("the vocabulary cannot be used"):
+        backend = sentencepiece(pieces)
+    return _finish(backend, pieces.tokens, pieces.types, own)
 
 
 def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
@@ -221,7 +226,8 @@ def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
     types = [NORMAL] * len(tokens) + [CONTROL] * len(LLAMA3_SPECIAL)
     bos_id, eos_id = len(tokens), len(tokens) + 1
     tokens += LLAMA3_SPECIAL
-    backend = byte_level(tokens, merges, pretokenizer("llama-bpe"))
+    with _reported(f"{place} cannot be used"):
+        backend = byte_level(tokens, merges, pretokenizer("llama-bpe"))
     return _finish(backend, tokens, types, Conventions(bos_id, [eos_id], add_bos=True))
 
 
@@ -241,10 +247,11 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         swallows = own.swallow_space and token not in ("<unk>", "<s>", "<|endoftext|>")
         return tokenizers.AddedToken(token, normalized=normalized, rstrip=swallows)
 
-    backend.add_special_tokens([added(i, False) for i in sorted(control)])
-    # SentencePiece looks for user-defined pieces in text whose spaces are ▁. Where the backend also puts a
-    # space before the text it would do so to these tokens, so then they are looked for in the raw text.
-    backend.add_tokens([added(i, not own.byte_level and not own.space_prefix) for i in sorted(user)])
+    with _reported("the special tokens cannot be used"):
+        backend.add_special_tokens([added(i, False) for i in sorted(control)])
+        # SentencePiece looks for user-defined pieces in text whose spaces are ▁. Where the backend also puts a
+        # space before the text it would do so to these tokens, so then they are looked for in the raw text.
+        backend.add_tokens([added(i, not own.byte_level and not own.space_prefix) for i in sorted(user)])
     shown = frozenset(control), frozenset(control | user)
     add_bos = own.add_bos and own.bos_id is not None
     return Tokenizer(
@@ -255,38 +262,59 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
 def _from_json(path: Path) -> Tokenizer:
     """`tokenizer.json` of Hugging Face; what it does not say is in the files beside it."""
     text = _read(path)
-    try:
+    with _reported(f"{path} is not a tokenizer.json"):
+        fields = json.loads(text)
+        decoder = str(fields["decoder"])
+        if fields["model"].get("continuing_subword_prefix"):  # with merges that lack it the package aborts
+            raise UnsupportedError(f"{path} marks the inside of words; only byte-level BPE and SentencePiece work")
         backend = tokenizers.Tokenizer.from_buffer(text)
-        decoder = str(json.loads(text)["decoder"])
-    except Exception as error:  # the package raises no narrower class
-        raise ProgramError(f"{path} is not a tokenizer.json: {error}") from None
+        backend.no_truncation()
+        backend.no_padding()
+        first = backend.encode("a", add_special_tokens=True).ids[:1]
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        added = backend.get_added_tokens_decoder()
     if "ByteLevel" not in decoder and "▁" not in decoder:
         raise UnsupportedError(f"{path} spells tokens in an unknown way; only byte-level BPE and SentencePiece work")
-    backend.no_truncation()
-    backend.no_padding()
     config: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "generation_config.json", "tokenizer_config.json"):
         config |= _read_json(path.with_name(name))
-    added = backend.get_added_tokens_decoder()
     special = {token.content: i for i, token in added.items() if token.special}
     bos_id = _id_of(backend, config.get("bos_token"))
     eos = config.get("eos_token_id")
     own = [_id_of(backend, config.get("eos_token")), *(eos if isinstance(eos, list) else [eos])]
     asked = config.get("add_bos_token")
-    prefixes = backend.encode("a", add_special_tokens=True).ids[:1] == [bos_id]
     return Tokenizer(
         backend,
         byte_level="ByteLevel" in decoder,
-        vocab_size=1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1),
+        vocab_size=1 + max(vocabulary.values(), default=-1),
         control=frozenset(special.values()),
         literal=frozenset(added),
         bos_id=bos_id,
         eos_ids=_end_ids(special, special, [i for i in own if isinstance(i, int)]),
-        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else prefixes),
+        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else first == [bos_id]),
         space_prefix="'Strip'" in decoder
         or ("Metaspace" in decoder and not re.search("'never'|'add_prefix_space': False", decoder)),
         chat_template=_template_beside(path, config.get("chat_template")),
     )
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    """What the tokenizers package raises, a panic of its Rust code too, as ProgramError."""
+    try:
+        yield
+    except HightideError:
+        raise
+    except Exception as error:  # the package raises no narrower class
+        raise ProgramError(f"{what}: {_one_line(error)}") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # it has no name that could be imported
+            raise
+        raise ProgramError(f"{what}: {_one_line(error)}") from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _end_ids(ids: Mapping[str, int], special: Mapping[str, int], own: Iterable[int | None]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hightide.errors import InputError
+from hightide.option_checks import shown
 from hightide.traits import SOFTWARE, Traits
 
 
@@ -53,6 +54,8 @@ class Choices:
 
 def check_routes(routes: Mapping[str, str]) -> dict[str, str]:
     """Routes that a caller forces, by the name of the choice; InputError for one that does not exist."""
+    if not isinstance(routes, Mapping):
+        raise InputError(f"routes must be a dict such as {{'linear.gemv': 'split'}}, not {shown(routes)}")
     for name, option in routes.items():
         if name not in CHOICES:
             raise InputError(f"there is no choice of routes {name!r}; the choices are {', '.join(sorted(CHOICES))}")

@@ -21,6 +21,7 @@ from hightide.graph.values import TensorValue
 from hightide.notebook import table
 from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
+from hightide.option_checks import check_path, checked_list
 from hightide.planning.explain import Explanation, Explanations, explain
 from hightide.pte.interpreter import Interpreter, Observer
 from hightide.pte.kernel_calls import is_host_work
@@ -49,8 +50,12 @@ def load(
     HIGHTIDE_DEVICE environment variable, else the best adapter, else the references. `routes` forces routes by the
     name of the choice, such as {"linear.gemv": "split"}.
     """
-    data_files = [data] if isinstance(data, str | os.PathLike) else list(data)
-    return Program(read_program(path, data_files), named_device(device), routes)
+    check_path("path", path)
+    data_files = [data] if isinstance(data, str | os.PathLike) else checked_list("data", data, "paths of .ptd files")
+    for file in data_files:
+        check_path("data", file)
+    device, routes = named_device(device), check_routes({} if routes is None else routes)
+    return Program(read_program(path, data_files), device, routes)
 
 
 class Program:
@@ -89,7 +94,7 @@ class Program:
     def method(self, name: str = "forward") -> Method:
         """The method, built at the first call: buffers, pipelines, bind groups."""
         self._check_open()
-        if name not in self.methods:
+        if not isinstance(name, str) or name not in self.methods:
             raise InputError(f"{self.file.path.name} has no method {name!r}; it has {', '.join(self.methods)}")
         with self._building:
             if name not in self._built or self._built[name].closed:

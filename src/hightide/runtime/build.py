@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hightide.errors import DeviceError, InputError
 from hightide.fuse import fuse
 from hightide.graph.graph import Graph
+from hightide.option_checks import shown
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
 
@@ -24,8 +25,14 @@ KV_TYPES = (None, "f16", "f32")
 
 
 def named_device(device: str | int | None) -> str | int | None:
-    """The device that the caller names, else the one in HIGHTIDE_DEVICE."""
-    return os.environ.get("HIGHTIDE_DEVICE") or None if device is None else device
+    """The device that the caller names, else the one in HIGHTIDE_DEVICE; "cpu" in any case is "cpu"."""
+    if device is None:
+        device = os.environ.get("HIGHTIDE_DEVICE") or None
+    if isinstance(device, str) and device.strip():
+        return "cpu" if device.strip().lower() == "cpu" else device.strip()
+    if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
+        raise InputError(f"device must be 'cpu', or an adapter's index or part of its name, not {shown(device)}")
+    return device
 
 
 def choose_device(selector: str | int | None) -> Device | None:
@@ -44,6 +51,11 @@ def choose_device(selector: str | int | None) -> Device | None:
     return open_device(find_adapter(selector))
 
 
+def check_kv(kv: str | None) -> None:
+    if kv not in KV_TYPES:
+        raise InputError(f"KV caches are held as f16 or f32, not as {shown(kv)}")
+
+
 def build_session(
     graph: Graph,
     gpu: Device | None,
@@ -59,8 +71,7 @@ def build_session(
     `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes by the name of
     the choice. Without `passes` a GPU runs the graph as the file has it.
     """
-    if kv not in KV_TYPES:
-        raise InputError(f"KV caches are held as f16 or f32, not as {kv}")
+    check_kv(kv)
     if kv == "f16" and (gpu is None or not gpu.traits.f16):
         raise InputError("KV caches in f16 need an adapter with 16-bit floats (the shader-f16 feature)")
     if gpu is None:

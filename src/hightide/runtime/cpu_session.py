@@ -5,12 +5,12 @@ It plans as the GPU session does, without dispatches, so both refuse the same ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env
 from hightide.planning.levels import (
     InputElements,
@@ -25,7 +25,7 @@ from hightide.planning.levels import (
 )
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import Precision, References, Values, numpy_dtype, read_array
-from hightide.runtime.session import BaseSession, Fed
+from hightide.runtime.session import BaseSession, Fed, is_odd
 
 
 class CpuSession(BaseSession):
@@ -54,12 +54,17 @@ class CpuSession(BaseSession):
         self.state: dict[int, np.ndarray] = self.references.initial_state()
         self._fed: dict[int, np.ndarray] = {}
 
-    def run(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """Outputs at the live dims of `given`; state changes only if every op succeeds."""
-        with self.lock:
-            return self._run(given)
+    def run(
+        self, given: Sequence[Any], after: Callable[[OpCall, Values], None] = lambda call, values: None
+    ) -> list[np.ndarray]:
+        """Outputs at the live dims of `given`; state changes only if every op succeeds.
 
-    def _run(self, given: Sequence[Any]) -> list[np.ndarray]:
+        `after` is told of every call that ran, and the values then.
+        """
+        with self.lock:
+            return self._run(given, after)
+
+    def _run(self, given: Sequence[Any], after: Callable[[OpCall, Values], None]) -> list[np.ndarray]:
         inputs, plan, env = self.level(given)
         check_run(plan, inputs, self.specs, env)
         for spec, array in zip(self.specs, inputs, strict=True):
@@ -75,6 +80,7 @@ class CpuSession(BaseSession):
         with np.errstate(all="ignore"):  # infinities and NaNs go on silently, as on the GPU
             for call in self.graph.calls:
                 self.references.run_call(call, plan, values)
+                after(call, values)
                 self.references.forget(call, values)
         outputs = [self.references.output(id, values) for id in self.graph.outputs]
         self.state = state
@@ -88,7 +94,7 @@ class CpuSession(BaseSession):
             given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]
             outputs = self.run(given)
             for output, target in feed.items():
-                last = outputs[output].reshape(-1)[-1:]
+                last = outputs[output].reshape(-1)[-1:].clip(min=0)  # -1, no token: clamped as on the GPU
                 self._fed[target] = last.astype(self.specs[target].dtype).reshape((1,) * len(self.specs[target].dims))
             return outputs if want is None else [outputs[n] for n in want]
 
@@ -101,6 +107,17 @@ class CpuSession(BaseSession):
 
     def recover(self) -> None:
         """Nothing is ever lost."""
+
+    def first_odd(self, given: Sequence[Any]) -> OpCall | None:
+        """Run, and give the first op whose output has NaN or +infinity."""
+        found: list[OpCall] = []
+
+        def look(call: OpCall, values: Values) -> None:
+            if not found and any(is_odd(np.asarray(values[id])) for id in output_ids(self.graph, call)):
+                found.append(call)
+
+        self.run(given, look)
+        return found[0] if found else None
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""

@@ -24,6 +24,7 @@ from hightide.ops.binding import mutated_ids
 from hightide.ops.contract import Scratch
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.reference_walker import ReferenceWalker
+from hightide.runtime.session import is_odd
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.words import POISON
 
@@ -134,6 +135,20 @@ class Checker(Watch):
             if tag(other.index) in bits:
                 return f"; it comes from what {other} did not write: beyond the live part"
         return "; it comes from beyond the live part of an input" if POISON in bits else ""
+
+
+class OddFinder(Watch):
+    """Looks for the first call of a run whose output has NaN or +infinity."""
+
+    def __init__(self, memory: SessionMemory, plan: Plan) -> None:
+        self.memory, self.plan = memory, plan
+        self.found: OpCall | None = None
+
+    def after(self, call: OpCall) -> None:
+        if self.found is None:
+            ids = output_ids(self.memory.graph, call)
+            if any(is_odd(self.memory.read(id, self.plan.dims[id])) for id in ids):
+                self.found = call
 
 
 def tag(index: int) -> int:

@@ -21,12 +21,12 @@ from hightide.gpu.params import ParamsFull
 from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import Recording, Submission, Watch
 from hightide.gpu.timestamps import TimedRecorder, Timing
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
-from hightide.runtime.debug_checks import Checker, debugging
+from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
 from hightide.runtime.session import BaseSession, Fed
@@ -206,6 +206,12 @@ class GpuSession(BaseSession):
         self.counters.read_bytes += sum(map(len, data))
         remaining = iter(data)
         return [self._output(self.graph.outputs[n], ticket.plan, ticket.env, remaining) for n in ticket.want]
+
+    def first_odd(self, given: Sequence[Any]) -> OpCall | None:
+        """Run op by op, and give the first one whose output has NaN or +infinity."""
+        watch = OddFinder(self.memory, self.level(given)[1])
+        self.collect(self.launch(given, watch=watch))
+        return watch.found
 
     @contextmanager
     def timed(self, timer: TimedRecorder | None = None) -> Iterator[TimedRecorder]:

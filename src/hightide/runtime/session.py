@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.graph.graph import Graph
+from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec
@@ -49,6 +49,9 @@ class Session(Protocol):
 
     def abandon(self) -> None:
         """Forget the runs that are under way: they end, and nobody collects them."""
+
+    def first_odd(self, given: Sequence[Any]) -> OpCall | None:
+        """Run, and give the first op whose output has NaN or +infinity."""
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
@@ -112,6 +115,11 @@ class BaseSession:
         inputs = ", ".join(f"{spec.name}: {_type(spec)}" for spec in self.specs)
         what = "closed" if self.closed else f"{len(self.graph.calls)} ops ({inputs})"
         return f"<{type(self).__name__} on {self.name}: {what}>"
+
+
+def is_odd(array: np.ndarray) -> bool:
+    """Whether there is NaN or +infinity; -infinity masks things out."""
+    return array.dtype.kind == "f" and not bool((array < np.inf).all())
 
 
 def _type(spec: InputSpec) -> str:

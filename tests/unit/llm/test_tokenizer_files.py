@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,54 @@ def test_damaged_files_raise_one_of_ours(tmp_path_factory: pytest.TempPathFactor
         Tokenizer.from_file(path).encode("Hello world")
     except HightideError as error:
         assert "\n" not in str(error)
+
+
+BYTE_LEVEL = {
+    "version": "1.0",
+    "added_tokens": [],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+}
+MISSING = {"SpecialToken": {"id": "x", "type_id": 0}}
+PREFIXED = {"type": "BPE", "vocab": {"a": 0, "é": 1, "aé": 2}, "merges": ["a é"], "continuing_subword_prefix": "x"}
+WITHOUT_UNKNOWN = {"type": "BPE", "vocab": {"a": 0}, "merges": [], "unk_token": "?"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}},  # panics when it is loaded
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="}},  # when it is used
+        {"post_processor": {"type": "TemplateProcessing", "single": [MISSING], "pair": [], "special_tokens": {}}},
+        {"model": PREFIXED},  # aborts
+        {"model": None},
+        {"decoder": None},
+    ],
+    ids=["load", "normalize", "process", "abort", "no model", "no decoder"],
+)
+def test_a_tokenizer_json_that_panics(damage: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(BYTE_LEVEL | damage))
+    with pytest.raises(HightideError) as raised:
+        Tokenizer.from_file(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_tokenizer_that_fails_at_some_text(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(BYTE_LEVEL | {"model": WITHOUT_UNKNOWN}))
+    tokenizer = Tokenizer.from_file(path)
+    assert tokenizer.encode("aa") == [0, 0]
+    with pytest.raises(ProgramError, match="cannot encode this text"):
+        tokenizer.encode("b")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_interrupts_pass_through_a_tokenizer(kind: type[BaseException]) -> None:
+    class Backend:
+        def encode(self, *_: object, **__: object) -> None:
+            raise kind
+
+    with pytest.raises(kind):
+        replace(smollm2(), backend=Backend()).encode("a")  # type: ignore[arg-type]

@@ -1,12 +1,15 @@
 // One token id per row of logits: the largest (temperature 0), or one drawn from the softmax at a temperature,
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary.
 // Thresholds are found by bisection over the bits of the logits, so that nothing is sorted or written. LANES: 16 * 16.
+// A row with NaN or +infinity, or with nothing but -infinity, gives -1. -infinity rules a token out.
 #params rows: u32, width: u32, run: u32   // run = ceil(width / LANES)
 #read logits: f32, settings: f32          // temperature, top-k, top-p, min-p, draw in 0..1
 #write ids: i32
 
 const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
+const RULED_OUT = 0xff800000u;  // the bits of -infinity
+const NOWHERE = 0xffffffffu;    // the place of a lane that found what is not a number
 var<workgroup> values: array<f32, LANES>;
 var<workgroup> places: array<u32, LANES>;
 var<workgroup> groups16: array<f32, 16>;
@@ -33,6 +36,12 @@ fn ordered(value: f32) -> u32 {
     return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
+// NaN or +infinity, by the bits: compilers may assume that there are none.
+fn is_odd(value: f32) -> bool {
+    let bits = bitcast<u32>(value);
+    return (bits & 0x7f800000u) == 0x7f800000u && bits != RULED_OUT;
+}
+
 #main LANES
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
@@ -42,23 +51,27 @@ fn ordered(value: f32) -> u32 {
 
     var most = LOWEST;
     var place = params.width;
+    var odd = false;
     for (var i = first; i < end; i++) {
         let value = load_logits(start + i);
+        odd = odd || is_odd(value);
         if (value > most || place == params.width) { most = value; place = i; }
     }
     values[lane] = most;
-    places[lane] = place;
+    places[lane] = select(place, NOWHERE, odd);
     workgroupBarrier();
     for (var i = 0u; i < LANES; i++) {
+        odd = odd || places[i] == NOWHERE;
         if (places[i] < params.width && (values[i] > most || (values[i] == most && places[i] < place))) {
             most = values[i];
             place = places[i];
         }
     }
+    odd = odd || bitcast<u32>(most) == RULED_OUT;
     workgroupBarrier();
     let temperature = load_settings(0);
     if (temperature <= 0.0) {
-        if (lane == 0u) { ids[row] = i32(place); }
+        if (lane == 0u) { ids[row] = select(i32(place), -1, odd); }
         return;
     }
 
@@ -118,6 +131,6 @@ fn ordered(value: f32) -> u32 {
                 left -= weight;
             }
         }
-        ids[row] = i32(chosen);
+        ids[row] = select(i32(chosen), -1, odd);
     }
 }

@@ -16,7 +16,10 @@ LANES = 256
 
 @op("hightide.sample.default", family="sampling")
 class Sample(Op):
-    """An id per row of logits. Temperature 0 takes the largest (the first of equal ones)."""
+    """An id per row of logits. Temperature 0 takes the largest (the first of equal ones).
+
+    -infinity rules a token out. A row with NaN or +infinity, or without a finite logit, gives -1.
+    """
 
     logits: Tensor
     settings: Tensor
@@ -46,10 +49,16 @@ class Sample(Op):
 
 
 def sample(logits: np.ndarray, temperature: float, top_k: float, top_p: float, min_p: float, draw: float) -> int:
-    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters."""
+    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters.
+
+    -1 if the logits are not numbers; see `Sample`.
+    """
+    largest = logits.max()  # NaN, if there is one
+    if not np.isfinite(largest):
+        return -1
     if temperature <= 0:
         return int(logits.argmax())
-    weights = np.exp((logits - logits.max()) / temperature)
+    weights = np.exp((logits - largest) / temperature)
     keep = np.ones(len(logits), bool)
     if 0 < top_k < len(logits):
         keep &= logits >= np.partition(logits, -int(top_k))[-int(top_k)]
