@@ -23,7 +23,7 @@ from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.inspect.level_sources import GraphSource
+from hightide.tools.levels.level_sources import GraphSource
 from hightide.tools.opened_file import Part, open_file
 from hightide.tools.verify.compare import compare
 from hightide.tools.verify.level_choice import levels_of

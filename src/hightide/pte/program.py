@@ -22,7 +22,7 @@ from hightide.notebook import table
 from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
 from hightide.planning.explain import Explanation, Explanations, explain
-from hightide.pte.interpreter import Interpreter, Observer
+from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.support import refusal
@@ -209,14 +209,14 @@ class Method:
         given = self._ordered(inputs, named)
         if self._direct is not None:
             return explain(self._direct, given)
-        parts: list[Explanation] = []
-        self.interpreter.run(given, lambda session, passed: parts.append(explain(session, passed)))
-        return Explanations(parts)
+        explained = _Explained()
+        self.interpreter.run(given, explained)
+        return Explanations(explained.parts)
 
-    def observe(self, inputs: Sequence[Any], observer: Observer) -> None:
-        """Runs with `observer` told of every delegate call before it is made; state stays as it was."""
+    def observe(self, inputs: Sequence[Any], observer: Observer) -> list[np.ndarray]:
+        """Runs with an observer; state stays as it was."""
         self._check_open()
-        self.interpreter.run(inputs, observer)
+        return self.interpreter.run(inputs, observer)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -243,6 +243,17 @@ class Method:
         if missing:
             raise InputError(f"method {self.name} was called without {' and '.join(missing)}")
         return [*inputs, *(named[name] for name in names[len(inputs) :])]
+
+
+class _Explained(Observer):
+    """Explains every delegate call."""
+
+    def __init__(self) -> None:
+        self.parts: list[Explanation] = []
+
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        self.parts.append(explain(call.session, call.inputs))
+        run()
 
 
 def _read_delegates(file: ProgramFile) -> dict[tuple[str, int], GraphFile]:

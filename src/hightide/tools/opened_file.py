@@ -28,8 +28,8 @@ from hightide.planning.levels import InputSpec, graph_inputs
 from hightide.pte.program import Program, load
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.session import Session
-from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
-from hightide.tools.inspect.varying import Symbol
+from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
+from hightide.tools.levels.varying import Symbol
 from hightide.traits import Traits
 
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts

@@ -22,10 +22,10 @@ from hightide.planning.levels import InputSpec
 from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
 from hightide.tools.inspect.graph_trace import Dim, trace_outputs
-from hightide.tools.inspect.level_sources import MethodSource, Source
 from hightide.tools.inspect.memory_report import Memory
 from hightide.tools.inspect.planning import PlannedPart, Target
-from hightide.tools.inspect.varying import live_dims
+from hightide.tools.levels.level_sources import MethodSource, Source
+from hightide.tools.levels.varying import live_dims
 from hightide.tools.opened_file import OpenedFile, method_parts, open_file
 
 PREPACK = "et_vk.prepack.default"

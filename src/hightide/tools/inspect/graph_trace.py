@@ -19,10 +19,10 @@ from hightide.errors import HightideError
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env, Opaque, Sym, SymExpr, evaluate
 from hightide.planning.planner import Plan, Planner
-from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
-from hightide.tools.inspect.level_sources import MethodSource
-from hightide.tools.inspect.method_trace import OUTPUTS
-from hightide.tools.inspect.varying import INT32_MAX, Symbol
+from hightide.tools.levels.formulas import Extreme, Formula, Live, formula_of
+from hightide.tools.levels.level_sources import MethodSource
+from hightide.tools.levels.method_trace import OUTPUTS
+from hightide.tools.levels.varying import INT32_MAX, Symbol
 from hightide.tools.opened_file import Part
 
 LEVELS = 16  # at which formulas are checked

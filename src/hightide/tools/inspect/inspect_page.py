@@ -22,11 +22,11 @@ from hightide.ops import REGISTRY
 from hightide.planning.costs import cost_of
 from hightide.planning.planner import Step
 from hightide.tools.inspect.file_report import Inspection
-from hightide.tools.inspect.formulas import Formula
 from hightide.tools.inspect.listing import CallLine, layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import PlannedPart
-from hightide.tools.inspect.varying import Symbol
+from hightide.tools.levels.formulas import Formula
+from hightide.tools.levels.varying import Symbol
 from hightide.wgsl.grid import fold
 from hightide.wgsl.shader import Shader
 

@@ -12,7 +12,7 @@ import numpy as np
 from hightide.ops.binding import mutated_ids
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.inspect.level_sources import GraphSource
+from hightide.tools.levels.level_sources import GraphSource
 from hightide.tools.opened_file import Part
 from hightide.tools.verify.compare import Errors, compare
 from hightide.tools.verify.full_run import check_full_run

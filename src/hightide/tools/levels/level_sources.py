@@ -16,11 +16,11 @@ from hightide.graph.symbols import Element, Env, elements
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputElements, InputSpec, MaxElements, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
+from hightide.pte.interpreter import Observer, PartCall, Run
 from hightide.pte.program import Method, MethodInfo, Program
-from hightide.runtime.session import Session
-from hightide.tools.inspect.formulas import Live
-from hightide.tools.inspect.method_trace import MethodTrace, PartInputs
-from hightide.tools.inspect.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
+from hightide.tools.levels.formulas import Live
+from hightide.tools.levels.method_trace import MethodTrace, PartInputs
+from hightide.tools.levels.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
 
 MAX_INDEX = 1 << 20  # an input that takes any number up to this is not one of indices
 
@@ -155,7 +155,7 @@ class MethodSource:
 
     @cached_property
     def _trace(self) -> MethodTrace:
-        return MethodTrace(self.file, self.specs, self.method.sessions)
+        return MethodTrace(self.method)
 
     def inputs(self, part: int, level: Mapping[str, int], seed: int, tokens: Sequence[int] | None) -> list[np.ndarray]:
         seen = self._seen(level, seed, tokens)
@@ -208,15 +208,21 @@ class MethodSource:
 
     def _run(self, given: list[np.ndarray]) -> dict[int, list[np.ndarray]]:
         """What each part was given in a run from the start; state stays as it was."""
-        seen: dict[int, list[np.ndarray]] = {}
-        numbers = {id(session): n for n, session in enumerate(self.method.sessions)}
+        seen = _Seen()
+        self.method.observe(given, seen)
+        return seen.inputs
 
-        def observe(session: Session, inputs: list[Any]) -> None:
-            arrays = [spec.array(value) for spec, value in zip(session.specs, inputs, strict=True)]
-            seen.setdefault(numbers[id(session)], arrays)
 
-        self.method.observe(given, observe)
-        return seen
+class _Seen(Observer):
+    """Keeps what each delegate is given the first time."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[int, list[np.ndarray]] = {}
+
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        arrays = [spec.array(value) for spec, value in zip(call.session.specs, call.inputs, strict=True)]
+        self.inputs.setdefault(call.number, arrays)
+        run()
 
 
 # ---- inputs

@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
+from hightide.formats.program_file import TensorSpec, ValueListSpec
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
 from hightide.ops.contract import Context, Op, SymIntOp, Tensor
-from hightide.planning.levels import InputSpec
-from hightide.pte.interpreter import Interpreter, Observer
+from hightide.pte.interpreter import Observer, PartCall, Run
 from hightide.pte.kernel_calls import Signature, find_op
-from hightide.runtime.session import Session
-from hightide.tools.inspect.varying import ElementAt
+from hightide.pte.program import Method
+from hightide.tools.levels.varying import ElementAt
 
 OUTPUTS = -1  # stands for the method itself among its parts
 ITEM = find_op("aten::_local_scalar_dense")
@@ -37,11 +36,11 @@ class PartInputs:
     env: Env
 
 
-class MethodTrace(Interpreter):
+class MethodTrace(Observer):
     """Runs a method and keeps what its parts are given."""
 
-    def __init__(self, method: MethodFile, specs: Sequence[InputSpec], sessions: Sequence[Session]) -> None:
-        super().__init__(method, specs, sessions)
+    def __init__(self, method: Method) -> None:
+        self._method, self._file = method, method.interpreter.method
         self._traces: dict[int, Any] = {}  # value id -> dims or number
         self._items: dict[tuple[int, int], int] = {}  # (value id, flat index) -> number in an input
         self._parts: dict[int, PartInputs] = {}
@@ -51,19 +50,19 @@ class MethodTrace(Interpreter):
     ) -> dict[int, PartInputs]:
         """What each part is given, by the number of its delegate, and what the method gives; state stays as it was."""
         self._parts = {}
-        self._items = {(self.method.inputs[n], flat): value for (n, flat), value in values.items()}
+        self._items = {(self._file.inputs[n], flat): value for (n, flat), value in values.items()}
         self._traces = {}
-        for id, d in zip(self.method.inputs, dims, strict=True):
+        for id, d in zip(self._file.inputs, dims, strict=True):
             number = self._items.get((id, 0))
-            self._traces[id] = d if isinstance(self.method.values[id], TensorSpec) else number
-        outputs = self.run(given, lambda *_: None)
-        last = [self._traces.get(id) for id in self.method.outputs]
+            self._traces[id] = d if isinstance(self._file.values[id], TensorSpec) else number
+        outputs = self._method.observe(given, self)
+        last = [self._traces.get(id) for id in self._file.outputs]
         shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
         return self._parts | {OUTPUTS: PartInputs(shapes, {})}
 
-    def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
+    def kernel(self, op: type[Op], call: Signature, values: Sequence[Any], run: Run) -> None:
         args = [self._traced(id, values) for id in call.reads]
-        super()._run_kernel(op, call, values)
+        run()
         ctx = Context(env={}, input_positions={}, scratch_limit=1 << 62)
         try:
             made: Iterable[Any]
@@ -77,32 +76,28 @@ class MethodTrace(Interpreter):
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
             self._keep(call.writes, [], values)
 
-    def _run_delegate(
-        self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
-    ) -> None:
-        ids, count = session.graph.inputs, len(session.specs)
-        traces = [self._traced(id, values) for id in args[:count]]
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        session = call.session
+        traces = [self._traced(id, values) for id in call.reads]
         dims = [s.dims if isinstance(s, Tensor) else () for s in traces]
-        env: dict[Element, int] = _Elements([values[id] for id in args[:count]])
-        for n, (id, trace) in enumerate(zip(args, traces, strict=False)):
+        env: dict[Element, int] = _Elements(call.inputs)
+        for n, (id, trace) in enumerate(zip(call.reads, traces, strict=True)):
             if isinstance(trace, Tensor):
                 env.update({Element(n, flat): v for (value, flat), v in self._items.items() if value == id})
             else:
                 env[Element(n, 0)] = trace
-        number = next(n for n, s in enumerate(self.sessions) if s is session)
-        self._parts.setdefault(number, PartInputs(dims, env))
-        super()._run_delegate(session, args, values, observe)
-        assert len(ids) == count
+        self._parts.setdefault(call.number, PartInputs(dims, env))
+        run()
         plan = session.planner.plan(dims, env)
         outputs = [
             plan.dims[id] if id in plan.dims else evaluate(plan.symints[id], env) if id in plan.symints else None
             for id in session.graph.outputs
         ]
-        self._keep(args[count:], outputs, values)
+        self._keep(call.writes, outputs, values)
 
-    def _traced(self, id: int, values: list[Any]) -> Any:
+    def _traced(self, id: int, values: Sequence[Any]) -> Any:
         """An argument as an op's `outputs` takes it."""
-        spec = self.method.values[id]
+        spec = self._file.values[id]
         if isinstance(spec, ValueListSpec):
             return tuple(None if item == -1 else self._traced(item, values) for item in spec.items)
         if isinstance(spec, TensorSpec):
@@ -113,12 +108,12 @@ class MethodTrace(Interpreter):
         number = self._traces.get(id)
         return number if number is not None and number == values[id] else values[id]
 
-    def _keep(self, ids: Sequence[int], made: Sequence[Any], values: list[Any]) -> None:
+    def _keep(self, ids: Sequence[int], made: Sequence[Any], values: Sequence[Any]) -> None:
         """Traces that agree with what was computed; others are forgotten."""
         for n, id in enumerate(ids):
             trace = made[n] if n < len(made) else None
             value = values[id]
-            actual = np.shape(value) if isinstance(self.method.values[id], TensorSpec) else value
+            actual = np.shape(value) if isinstance(self._file.values[id], TensorSpec) else value
             if trace is not None and trace == actual:
                 self._traces[id] = trace
             else:
