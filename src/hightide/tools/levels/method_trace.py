@@ -24,7 +24,6 @@ from hightide.pte.kernel_calls import Signature, find_op
 from hightide.pte.program import Method
 from hightide.tools.levels.varying import ElementAt
 
-OUTPUTS = -1  # stands for the method itself among its parts
 ITEM = find_op("aten::_local_scalar_dense")
 
 
@@ -36,6 +35,15 @@ class PartInputs:
     env: Env
 
 
+@dataclass(frozen=True)
+class MethodRun:
+    """What was seen in a run."""
+
+    parts: dict[int, PartInputs]  # by the number of the delegate, those that it came to
+    values: dict[int, Any]  # dims of the tensors, and the integers, that instructions gave
+    outputs: list[Dims]
+
+
 class MethodTrace(Observer):
     """Runs a method and keeps what its parts are given."""
 
@@ -44,12 +52,11 @@ class MethodTrace(Observer):
         self._traces: dict[int, Any] = {}  # value id -> dims or number
         self._items: dict[tuple[int, int], int] = {}  # (value id, flat index) -> number in an input
         self._parts: dict[int, PartInputs] = {}
+        self._values: dict[int, Any] = {}
 
-    def trace(
-        self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]
-    ) -> dict[int, PartInputs]:
-        """What each part is given, by the number of its delegate, and what the method gives; state stays as it was."""
-        self._parts = {}
+    def trace(self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]) -> MethodRun:
+        """A run with these inputs; state stays as it was."""
+        self._parts, self._values = {}, {}
         self._items = {(self._file.inputs[n], flat): value for (n, flat), value in values.items()}
         self._traces = {}
         for id, d in zip(self._file.inputs, dims, strict=True):
@@ -58,7 +65,7 @@ class MethodTrace(Observer):
         outputs = self._method.observe(given, self)
         last = [self._traces.get(id) for id in self._file.outputs]
         shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
-        return self._parts | {OUTPUTS: PartInputs(shapes, {})}
+        return MethodRun(self._parts, self._values, shapes)
 
     def kernel(self, op: type[Op], call: Signature, values: Sequence[Any], run: Run) -> None:
         args = [self._traced(id, values) for id in call.reads]
@@ -88,7 +95,11 @@ class MethodTrace(Observer):
                 env[Element(n, 0)] = trace
         self._parts.setdefault(call.number, PartInputs(dims, env))
         run()
-        plan = session.planner.plan(dims, env)
+        try:
+            plan = session.planner.plan(dims, env)
+        except HightideError:  # an integer that `_Elements` does not know decides a shape
+            self._keep(call.writes, [], values)
+            return
         outputs = [
             plan.dims[id] if id in plan.dims else evaluate(plan.symints[id], env) if id in plan.symints else None
             for id in session.graph.outputs
@@ -118,6 +129,8 @@ class MethodTrace(Observer):
                 self._traces[id] = trace
             else:
                 self._traces.pop(id, None)
+            if isinstance(actual, tuple | int):
+                self._values[id] = self._traces.get(id, actual)
 
 
 class _Elements(dict[Element, int]):
