@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +19,9 @@ from hightide.runtime.build import choose_device, named_device
 from hightide.tools.inspect.file_report import Inspection, inspect_file
 from hightide.tools.inspect.inspect_page import write_page
 from hightide.tools.inspect.inspect_tables import PLAIN_WIDTH, print_graph, print_plan, print_report
-from hightide.tools.inspect.method_listing import MethodListing
 from hightide.tools.inspect.planning import PlannedPart, Target, target_of
 from hightide.tools.opened_file import parse_at
+from hightide.units import counted
 
 
 def inspect(
@@ -51,7 +51,7 @@ def inspect(
     chosen = _chosen(inspection, method, part)
     if html is not None:
         nbytes = write_page(html, inspection, chosen, level)
-        note(f"{html}: {nbytes / 1e6:.2f} MB, {sum(len(p.graph.calls) for p in chosen)} op calls")
+        note(f"{html}: {nbytes / 1e6:.2f} MB, {counted(sum(len(p.graph.calls) for p in chosen), 'op call')}")
     if as_json:
         print(json.dumps(_as_json(inspection, chosen, graph, level), indent=2))
     elif html is None or graph or level is not None:
@@ -86,7 +86,7 @@ def _show(
     console = window(PLAIN_WIDTH)
     if not graph and level is None:
         print_report(console, inspection.report, every)
-    for listing in _listings(inspection, chosen) if graph else ():
+    for listing in inspection.listings_of(chosen) if graph else ():
         title = f"{listing.file.name}: {listing.summary}"
         print_graph(console, title, listing.lines, len(listing.formulas.levels), every)
     for planned in chosen if graph else ():
@@ -94,13 +94,6 @@ def _show(
         print_graph(console, title, planned.lines, len(planned.formulas.levels), every)
     for planned in chosen if level is not None else ():
         print_plan(console, planned.part.name, planned.explain_at(level or {}), every)
-
-
-def _listings(inspection: Inspection, chosen: Sequence[PlannedPart]) -> list[MethodListing]:
-    """The instructions of the methods that all parts of are asked for."""
-    shown = {part.part for part in chosen}
-    parts = {name: {part.part for part in parts} for name, parts in inspection.parts.items()}
-    return [listing for name, listing in inspection.listings.items() if parts[name] <= shown]
 
 
 def _as_json(
@@ -118,7 +111,7 @@ def _as_json(
         }
         made["instructions"] = {
             listing.file.name: [dataclasses.asdict(line) for line in listing.lines]
-            for listing in _listings(inspection, chosen)
+            for listing in inspection.listings_of(chosen)
         }
     if level is not None:
         made["plans"] = {

@@ -83,6 +83,15 @@ class Inspection:
     parts: dict[str, list[PlannedPart]]
     listings: dict[str, MethodListing]  # of methods that are not one delegate alone
 
+    def listings_of(self, parts: Sequence[PlannedPart]) -> list[MethodListing]:
+        """Those of the methods whose parts are all among these."""
+        shown = {part.part for part in parts}
+        return [
+            listing
+            for name, listing in self.listings.items()
+            if listing.lines and all(part.part in shown for part in self.parts[name])
+        ]
+
 
 def inspect_file(
     path: str | os.PathLike[str], target: Target, *, context: int | None = None, fused: bool = True
