@@ -42,7 +42,13 @@ class MethodListing:
 
     @cached_property
     def formulas(self) -> Formulas:
-        return trace_method(self.source)
+        found = trace_method(self.source)
+        for source, target in ((i.source, i.target) for i in self.file.instructions if isinstance(i, MoveCall)):
+            if source in found.dims:  # a move is not seen in a run
+                found.dims.setdefault(target, found.dims[source])
+            if source in found.symints:
+                found.symints.setdefault(target, found.symints[source])
+        return found
 
     @cached_property
     def lines(self) -> list[CallLine]:
@@ -157,12 +163,12 @@ class MethodListing:
     def _gives(self, instruction: Instruction) -> tuple[tuple[int, str, str], ...]:
         made = []
         for id in self.writes(instruction):
-            spec, shown = self.file.values[id], instruction.source if isinstance(instruction, MoveCall) else id
+            spec = self.file.values[id]
             if isinstance(spec, TensorSpec):
-                dims: Sequence[object] = self.formulas.dims.get(shown, spec.dims)
+                dims: Sequence[object] = self.formulas.dims.get(id, spec.dims)
                 made.append((id, spec.dtype, f"[{', '.join(map(str, dims))}]"))
             else:
-                made.append((id, "", str(self.formulas.symints.get(shown, ""))))
+                made.append((id, "", str(self.formulas.symints.get(id, ""))))
         return tuple(made)
 
     def _ids(self, id: int) -> Iterable[int]:
