@@ -27,6 +27,7 @@ from hightide.planning.levels import InputSpec, check_count
 from hightide.pte.kernel_calls import Signature, find_op, signature
 from hightide.runtime.cpu_session import numpy_dtype, read_array
 from hightide.runtime.session import Session
+from hightide.units import counted
 
 MAX_INSTRUCTIONS = 10_000_000  # of one run: a damaged program may jump in circles
 UNSET: Any = object()  # a value that no instruction has defined yet
@@ -146,7 +147,9 @@ class Interpreter:
         result = op.evaluate(named(op, given))
         results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
         if len(results) != len(call.writes):
-            raise ProgramError(f"the program expects {len(call.writes)} outputs, but the op gives {len(results)}")
+            raise ProgramError(
+                f"the program expects {counted(len(call.writes), 'output')}, but the op gives {len(results)}"
+            )
         for id, value in (*zip(call.writes, results, strict=True), *changed.items()):
             values[id] = self._fitting(id, value)
 

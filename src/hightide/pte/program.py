@@ -29,6 +29,7 @@ from hightide.pte.support import refusal
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.cpu_session import CpuSession, numpy_dtype
 from hightide.runtime.session import Session
+from hightide.units import counted
 
 if TYPE_CHECKING:
     from hightide.gpu.device import Device
@@ -276,8 +277,8 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
         bound = bind_graph(graph)
         passed = [method.values[id] for id in _first_call(method, delegate).args]
         if len(passed) != len(graph.inputs) + len(graph.outputs):
-            takes = f"{len(graph.inputs)} inputs and {len(graph.outputs)} outputs"
-            raise UnsupportedError(f"it has {takes}, but is called with {len(passed)} values")
+            takes = f"{counted(len(graph.inputs), 'input')} and {counted(len(graph.outputs), 'output')}"
+            raise UnsupportedError(f"it has {takes}, but is called with {counted(len(passed), 'value')}")
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
