@@ -64,12 +64,14 @@ def test_a_click_opens_a_layer_and_an_op_says_everything(opened: Opened, pages: 
     assert "k_cache" in text and "= pos" in text and "route" in text
     assert page.locator("path.edge.near").count() >= 2
     page.click("#panel details summary")
+    page.wait_for_selector("#panel details pre span")  # it is filled in when the browser says that it was opened
     source = page.inner_text("#panel details pre")
     assert "fn main" in source and source.startswith("1")
 
 
 def test_what_goes_wrong_on_a_page_is_seen(opened: Opened) -> None:
     opened.page.set_content("<script>console.error('said'); throw new Error('thrown')</script>")
+    opened.page.wait_for_function("true")  # what happened before has been told by then
     assert sorted(opened.problems) == ["said", "thrown"]
     opened.problems.clear()
 
