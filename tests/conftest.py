@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from hightide.cli import main
 from hightide.gpu.device import Device, adapters, find_adapter, open_device
 
 os.environ["HIGHTIDE_TUNED"] = "0"  # the routes that are tested do not depend on what was measured on this machine
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):
+    os.environ.pop(name, None)  # what is printed does not depend on the terminal
 settings.register_profile("stable", derandomize=True, database=None, deadline=None)
 settings.load_profile("stable")
 
@@ -21,6 +25,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "device" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Folders for the tests of a run, not those of the user; Mesa keeps its compiled kernels where it did."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    kept = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    with pytest.MonkeyPatch.context() as patch:
+        if "MESA_SHADER_CACHE_DIR" not in os.environ and os.access(kept, os.W_OK):
+            patch.setenv("MESA_SHADER_CACHE_DIR", kept)
+        patch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
+        patch.setenv("XDG_STATE_HOME", str(shared / "state"))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Numbers for people: sizes in bytes, counts of operations."""
+"""Numbers for people: sizes in bytes, counts of operations and of things."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def size(nbytes: int) -> str:
 def count(number: int) -> str:
     """1,234,567 as `1.23 M`."""
     return _scaled(number).rstrip()
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 level`, `2 levels`, `3 dispatches`"""
+    return f"{number} {noun}" + ("" if number == 1 else "es" if noun.endswith("ch") else "s")
 
 
 def _scaled(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A deep model, an encoder without layers to fold, a method of nine parts, one without any."""
+    """A deep model, an encoder without layers to fold, methods of nine parts and of two, one without any."""
     folder, made = tmp_path_factory.mktemp("pages"), {}
     files = {
         "deep": TESTS / "models" / "gemma3_27b.gguf",
         "bert": TESTS / "conformance" / "bert.pte",
         "parts": TESTS / "conformance" / "llama_nokv.pte",
+        "two": TESTS / "conformance" / "partial.pte",
         "none": TESTS / "conformance" / "portable.pte",
     }
     for name, path in files.items():
@@ -62,12 +64,14 @@ def test_a_click_opens_a_layer_and_an_op_says_everything(opened: Opened, pages: 
     assert "k_cache" in text and "= pos" in text and "route" in text
     assert page.locator("path.edge.near").count() >= 2
     page.click("#panel details summary")
+    page.wait_for_selector("#panel details pre span")  # it is filled in when the browser says that it was opened
     source = page.inner_text("#panel details pre")
     assert "fn main" in source and source.startswith("1")
 
 
 def test_what_goes_wrong_on_a_page_is_seen(opened: Opened) -> None:
     opened.page.set_content("<script>console.error('said'); throw new Error('thrown')</script>")
+    opened.page.wait_for_function("true")  # what happened before has been told by then
     assert sorted(opened.problems) == ["said", "thrown"]
     opened.problems.clear()
 
@@ -150,11 +154,24 @@ def test_no_two_nodes_are_drawn_on_each_other(opened: Opened, pages: dict[str, P
 
 def test_several_parts_and_none(opened: Opened, pages: dict[str, Path]) -> None:
     page = opened.goto(pages["parts"])
-    assert page.locator("#part option").count() == 9
+    assert page.locator("#part option").count() == 1 + 9  # the method itself, then its parts
     page.select_option("#part", "3")
     assert page.locator(".node").count() >= 4
     page = opened.goto(pages["none"])
-    assert "nothing to draw" in panel(page)
+    assert page.locator(".node").count() > 8
+    node_named(page, "cumsum.out").click()
+    assert "runs on NumPy" in panel(page)
+
+
+def test_parts_are_connected_through_what_runs_on_numpy(opened: Opened, pages: dict[str, Path]) -> None:
+    page = opened.goto(pages["two"])
+    edges = page.evaluate("drawn.edges.map((e) => [e.source, e.target])")
+    way = ["i0", "n0", "n1", "n2", "n3", "n4"]
+    assert all([source, target] in edges for source, target in pairwise(way)) and len(edges) == 5 + 3  # outputs
+    node_named(page, "part forward/1").click()
+    assert "instruction 3, runs on the adapter" in panel(page) and "value 12" in panel(page)
+    page.click("#open-part")
+    assert page.input_value("#part") == "2" and node_named(page, "_softmax").count() == 1
 
 
 def test_colours_and_themes(opened: Opened, pages: dict[str, Path]) -> None:

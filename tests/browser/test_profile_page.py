@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 from browsing import Opened
-from schedules import PROGRAMS
+from steady import steady_profile
 
 from hightide.gpu.device import Device
-from hightide.tools.profile import profile_file
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def profile_page(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    measured = profile_file(PROGRAMS / "llama_gqa.pte", [{"S": 17, "pos": 0}, {"S": 1, "pos": 40}], runs=2)
     path = tmp_path_factory.mktemp("profile") / "profile.html"
-    path.write_text(measured.html(), "utf-8")
+    path.write_text(steady_profile(runs=2).html(), "utf-8")
     return path
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 from browsing import Opened
-from schedules import PROGRAMS
+from steady import steady_profile
 
 from hightide.gpu.device import Device
-from hightide.tools.profile import Profile, profile_file
+from hightide.tools.profile import Profile
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def measured(device: Device) -> Profile:
-    return profile_file(PROGRAMS / "llama_gqa.pte", [{"S": 17, "pos": 0}, {"S": 1, "pos": 40}], runs=1)
+    return steady_profile()
 
 
 @pytest.fixture

@@ -37,6 +37,6 @@ def test_a_decode_step_takes_at_most_eight_dispatches_a_layer(device: Device, la
 def test_a_refused_call_of_a_fused_graph_names_what_is_wrong(device: Device) -> None:
     session = llama_session(device, fuse(small_llama()))
     before = session.run(call(3, 0))
-    with pytest.raises(Exception, match=f"position {CONTEXT} plus 1 tokens is outside the context of {CONTEXT}"):
+    with pytest.raises(Exception, match=f"position {CONTEXT} plus 1 token is outside the context of {CONTEXT}"):
         session.run(call(1, CONTEXT))
     assert all(np.array_equal(a, b) for a, b in zip(session.run(call(3, 0)), before, strict=True))

@@ -13,7 +13,7 @@ from hightide.gpu.device import Device
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Choices
-from hightide.ops.linear.routes import ACTIVATIONS, GEMM, GEMV
+from hightide.ops.linear.routes import ACTIVATIONS, GEMM, GEMV, rounded_to_codes
 from hightide.runtime.gpu_session import GpuSession
 from hightide.traits import Traits
 
@@ -97,6 +97,8 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
         check_blank_parameters(session, [given])
         error = np.abs(got - expected).max() / np.abs(expected).max()
         assert 1e-5 < error < 0.015, f"{error} at {rows} rows"  # rounded, and no more than that
+        rounded = rounded_to_codes(given.astype(np.float64)) @ exact.T
+        assert np.abs(got - rounded).max() <= 4e-6 * np.abs(rounded).max(), rows
 
 
 @pytest.mark.parametrize(

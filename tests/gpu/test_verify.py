@@ -23,7 +23,7 @@ from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, Choice
 from hightide.ops.contract import Context, Dispatch, Op, Tensor
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.inspect.level_sources import GraphSource
+from hightide.tools.levels.level_sources import GraphSource
 from hightide.tools.opened_file import Part, open_file
 from hightide.tools.verify.compare import compare
 from hightide.tools.verify.level_choice import levels_of
@@ -277,6 +277,59 @@ def test_a_wrong_route_that_is_not_taken_is_found_and_named(device: Device, monk
     ((op, route),) = result.bad_routes
     assert (op.index, op.name, route.choice, route.option) == (1, "test.twice.default", "test.twice", "wrong")
     assert [other.option for other in op.others] == ["also_right", "wrong"]
+
+
+def gated_q4(rows: int = 19, k: int = 64, n: int = 32) -> Part:
+    """A 4-bit linear that writes silu(gate) * up."""
+    rng = np.random.default_rng(4)
+    b = GraphBuilder()
+    codes = b.constant(rng.integers(0, 256, (n, k // 2), dtype=np.uint8))
+    scales = b.constant(rng.uniform(0.01, 0.1, (k // 32, n)).astype(np.float32))
+    return part_of(
+        b.graph(b.call("hightide.linear_q4.default", b.input((rows, k)), codes, scales, 32, None, None, "silu"))
+    )
+
+
+def int8_route(result: LevelResult) -> Any:
+    (found,) = [r for op in result.ops for r in op.others if (r.choice, r.option) == ("linear.activations", "int8")]
+    return found
+
+
+def test_8_bit_activations_are_compared_with_a_reference_in_8_bits(device: Device) -> None:
+    (result,) = looked_at(gated_q4(), device, {}, routes=True)
+    route = int8_route(result)
+    assert result.passed and route.routes[0] == "activations_int8" and route.errors.max_rel < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("127.0 / most, most > 0.0", "126.0 / most, most > 0.0"),
+        ("round(load_x(", "trunc(load_x("),
+        pytest.param("factor.y * scales.least", "factor.y * scales.least * 0.99", marks=pytest.mark.slow),
+        pytest.param("+ dot4I8Packed(odd0.w, high.w)", "+ dot4I8Packed(odd0.w, high.z)", marks=pytest.mark.slow),
+    ],
+    ids=["a step", "the rounding", "the offset", "a code"],
+)
+def test_a_fault_of_8_bit_activations_is_not_taken_for_their_rounding(
+    device: Device, monkeypatch: pytest.MonkeyPatch, text: str, instead: str
+) -> None:
+    fault = plant(monkeypatch, (text, instead))
+    (result,) = looked_at(gated_q4(), Device(device.adapter), {}, routes=True)
+    assert fault.planted and result.culprit is None
+    ((op, route),) = result.bad_routes
+    assert (op.name, route.option) == ("hightide.linear_q4.default", "int8")
+
+
+def test_a_model_that_takes_8_bit_activations_passes(
+    llama: Part, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIGHTIDE_ROUTES", "linear.activations=int8")
+    (result,) = looked_at(llama, device, PREFILL, routes=True)
+    assert result.passed, result.problems
+    taken = [op for op in result.ops if "activations_int8" in op.routes]
+    assert taken and all(op.alone is not None and op.alone.max_rel < op.tolerance for op in taken)
+    assert "f32" in {route.option for op in taken for route in op.others}
 
 
 def plan_at(part: Part, device: Device, at: Mapping[str, int]) -> Any:

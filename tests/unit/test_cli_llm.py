@@ -461,7 +461,7 @@ class Terminal:
         os.close(slave)
         self.shown = ""
 
-    def expect(self, text: str, seconds: float = 30) -> str:
+    def expect(self, text: str, seconds: float = 120) -> str:
         """Wait for a text; gives what was shown up to it."""
         deadline = time.monotonic() + seconds
         while text not in self.shown:

@@ -18,8 +18,8 @@ from hightide.graph.symbols import evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.contract import REGISTRY, Context, Dispatch, Op, Tensor
 from hightide.planning.planner import Planner
-from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
 from hightide.tools.inspect.graph_trace import Unknown, fit, trace
+from hightide.tools.levels.formulas import Extreme, Formula, Live, formula_of
 from hightide.tools.opened_file import GraphSource, Part, open_file
 
 MODELS = Path(__file__).parents[1] / "models"

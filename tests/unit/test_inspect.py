@@ -16,16 +16,18 @@ from typer.testing import CliRunner
 
 from hightide.cli import app
 from hightide.errors import HightideError
+from hightide.formats.program_file import KernelCall, MethodFile, ProgramFile, TensorSpec
+from hightide.graph.blob import Blob
 from hightide.ops import REGISTRY
 from hightide.tools.inspect.file_report import Inspection, inspect_file, printable
 from hightide.tools.inspect.inspect_page import make_page
-from hightide.tools.inspect.inspect_tables import print_graph
+from hightide.tools.inspect.inspect_tables import print_graph, print_plan, print_report
 from hightide.tools.inspect.listing import layers_of, list_graph
 from hightide.tools.inspect.picture import draw
 from hightide.tools.inspect.planning import Target, target_of
 from hightide.tools.inspect.repeats import Repetition, find_repeat
 from hightide.tools.opened_file import open_file
-from hightide.units import count, size
+from hightide.units import count, counted, size
 
 MODELS = Path(__file__).parents[1] / "models"
 DEEP = MODELS / "gemma3_27b.gguf"  # 62 layers
@@ -69,6 +71,78 @@ def test_what_is_not_delegated_is_named() -> None:
     portable = run(PROGRAMS / "portable.pte")
     assert "forward(in0 float32[S, 10]) -> float32[15, S], int64[S]" in portable and "S up to 33" in portable
     assert "-> float32[in1, 10], float32[2*in1, 6]" in run(PROGRAMS / "value_shape.pte")
+
+
+def test_instructions_connect_the_parts_of_a_method() -> None:
+    text = run(PROGRAMS / "partial.pte", "--graph")
+    assert "5 instructions: 2 parts, 3 on NumPy" in text
+    assert re.search(r"0 +part forward/0 +in0 +value 1 float32\[S, 20\]", text)
+    assert re.search(r"2 +aten::cumsum.out +value 2, 0, None +value 9 float32\[S, 11\]", text)
+    assert "forward/1: 2 op calls; takes value 9, gives value 12;" in text
+    data = json.loads(run(PROGRAMS / "partial.pte", "--graph", "--json"))
+    assert [line["op"] for line in data["instructions"]["forward"]] == [0, 1, 2, 3, 4]
+    assert "instructions: " not in run(PROGRAMS / "partial.pte", "--graph", "--part", "1")
+    branches = run(PROGRAMS / "cond.pte", "--graph")
+    assert "if not: to instruction 7" in branches and "value 8 float32[S, 6]" in branches
+    assert "1 op call;" in branches and "1 op calls" not in branches
+
+
+def test_caches_are_state_and_no_constants() -> None:
+    text = run(LLAMA, "--graph")
+    assert "state float32[1, 96, 2, 16], state float32[1, 96, 2, 16], %54" in text
+    assert "const float32[1, 96, 2, 16]" not in text
+    assert "state float32[" in run(PROGRAMS / "counter.pte", "--graph")  # a buffer outside the delegates
+
+
+def test_weights_outside_delegates_are_listed() -> None:
+    text = run(PROGRAMS / "llama_e8.pte", "--all")
+    name = re.escape("weight of instruction 0 (quantized_decomposed::embedding_byte.dtype_out)")
+    assert re.search(rf"{name} +int8 +\[160, 64\] +10\.2 kB", text)
+    assert re.search(r"weights on NumPy +11\.5 kB", text)
+    (method,) = (m for m in inspect_file(PROGRAMS / "portable.pte", ANYWHERE).report.methods if m.constants)
+    assert not method.parts
+
+
+def test_a_method_that_takes_no_level_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its kernel refuses whatever it is given, so nothing is known of what it would give."""
+
+    def tensor(*dims: int, data: bool = False) -> TensorSpec:
+        blob = Blob(bytes(4 * dims[0] * dims[1]), 0, 4 * dims[0] * dims[1]) if data else None
+        return TensorSpec("float32", dims, True, (0, 1), blob, None, not data, None)
+
+    values = (tensor(4, 3), tensor(5, 2, data=True), tensor(4, 2))
+    method = MethodFile("forward", values, (0,), (2,), (KernelCall("aten::mm.out", (0, 1, 2, 2)),), ())
+    path = tmp_path / "wrong.pte"
+    path.write_bytes(b"\0\0\0\0ET12")
+    program = ProgramFile(path, {"forward": method}, {})
+    monkeypatch.setattr("hightide.tools.inspect.file_report.read_program", lambda path: program)
+    text = run(path)
+    assert "forward(in0 float32[4, 3]) -> float32[?, ?]" in text
+    assert "value 2 float32[4, 2]" in run(path, "--graph")
+
+
+def printed(inspection: Inspection, width: int) -> str:
+    """The report, the graphs and the plans."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False)
+    print_report(console, inspection.report, every=True)
+    for listing in inspection.listings.values():
+        print_graph(console, f"{listing.file.name}: {listing.summary}", listing.lines, 1)
+    for planned in (part for parts in inspection.parts.values() for part in parts):
+        print_graph(console, f"{planned.part.name}: {planned.summary}", planned.lines, 1)
+        print_plan(console, planned.part.name, planned.explain_at({}))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("path", [LLAMA, PROGRAMS / "partial.pte"], ids=lambda path: path.name)
+def test_no_window_is_too_narrow_for_a_word(path: Path) -> None:
+    inspection = inspect_file(path, ANYWHERE)
+    words = set(printed(inspection, 1000).split())
+    words |= {word.removesuffix(".default") for word in words}  # a narrow window does without
+    for width in (80, 40, 20):
+        for line in printed(inspection, width).splitlines():
+            assert set(line.split()) <= words
+            assert len(line) <= width or len(line.split()) <= 2, line  # a long word, behind what it is
 
 
 def test_a_narrow_window(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +332,11 @@ def test_repeats() -> None:
     assert find_repeat("") is None
     repeat = find_repeat("--" + "abcde" * 30 + "!")
     assert repeat == Repetition(2, 5, 30) and repeat.layer(1) is None and repeat.layer(7) == 1 and repeat.end == 152
+
+
+def test_counts() -> None:
+    assert [counted(n, "part") for n in (0, 1, 2)] == ["0 parts", "1 part", "2 parts"]
+    assert counted(3, "dispatch") == "3 dispatches"
 
 
 def test_units() -> None:

@@ -10,7 +10,7 @@ from schedules import INDEX, PROGRAMS, steps
 
 from hightide import InputError, ProgramError
 from hightide.planning.levels import InputSpec
-from hightide.tools.inspect.varying import Place, dims_at, find_symbols, smaller_sizes
+from hightide.tools.levels.varying import Place, dims_at, find_symbols, smaller_sizes
 from hightide.tools.opened_file import OpenedFile, Part, open_file, parse_at
 
 MODELS = sorted((Path(__file__).parents[1] / "models").glob("*.gguf"))

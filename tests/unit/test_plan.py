@@ -76,7 +76,7 @@ class Doubles(Op):
 
 def test_another_number_of_outputs_than_the_programs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REGISTRY, "test.doubles", Doubles)
-    with pytest.raises(UnsupportedError, match="the program expects 1 outputs, the op gives 2"):
+    with pytest.raises(UnsupportedError, match="the program expects 1 output, the op gives 2"):
         Planner(unary("test.doubles")).plan([(4,)], {})
 
 

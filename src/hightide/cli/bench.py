@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table as RichTable
+from rich.text import Text
 
 from hightide.cli.options import Device, Json, note
+from hightide.cli.window import window
 from hightide.errors import InputError
 from hightide.gpu.limits import measure_limits
 from hightide.llm.default_model import DEFAULT, default_model
@@ -21,6 +20,9 @@ from hightide.tools.bench.bench_engine import short_name
 from hightide.tools.bench.bench_tables import Table, about_machine, kernel_table, limits_table, model_tables
 from hightide.tools.bench.machine import describe, load
 from hightide.tools.bench.model_bench import QUICK, BenchSettings, measure_model, open_engine
+from hightide.tools.word_tables import WordTable, show
+
+PLAIN_WIDTH = 160  # of a pipe
 
 
 def bench(
@@ -62,8 +64,8 @@ def bench(
         if kernels:
             shown.append(kernel_table(f"{short_name(result.name)}: its kernels", result.kernels))
         for table in shown:
-            show(table)
-    show(limits_table(limits))
+            print_table(table)
+    print_table(limits_table(limits))
 
 
 def bench_settings(quick: bool, prefill: str | None, decode: str | None) -> BenchSettings:
@@ -73,16 +75,14 @@ def bench_settings(quick: bool, prefill: str | None, decode: str | None) -> Benc
     return settings if decode is None else replace(settings, decode=_sizes("--decode", decode, 0))
 
 
-def show(table: Table) -> None:
-    """Cells are folded where the window is narrow; in a pipe lines are as long as they are."""
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for number, column in enumerate(table.columns):
-        shown.add_column(column, overflow="fold", justify="left" if number == 0 else "default")
+def print_table(table: Table) -> None:
+    """In a pipe lines are as long as they are."""
+    first, *others = table.columns
+    shown = WordTable(first, *others, head_style="bold")
     for row in table.rows:
         shown.add_row(*row)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
-    console.print()
-    console.print(shown)
+    console = window(PLAIN_WIDTH)
+    show(console, Text(), Text(table.title, "bold"), shown)
 
 
 def _path(name: str) -> Path:

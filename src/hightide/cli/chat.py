@@ -21,6 +21,7 @@ from hightide.errors import HightideError, InputError
 from hightide.llm.chat_template import prepare
 from hightide.llm.default_model import remember
 from hightide.llm.options import GenerationOptions
+from hightide.units import counted
 
 COMMANDS = {
     "/reset": "forget the conversation, but keep the system message",
@@ -110,7 +111,7 @@ def _answer(conversation: Conversation, text: str, pressed: list[int]) -> None:
     write_answer("\n")
     stats, parts = conversation.last, []
     if stats and stats.new_tokens:
-        parts.append(f"{stats.new_tokens} tokens at {stats.decode_rate:.1f} tok/s")
+        parts.append(f"{counted(stats.new_tokens, 'token')} at {stats.decode_rate:.1f} tok/s")
         parts.append(f"the first after {stats.time_to_first_token:.2f} s")
     if reason in ENDS:
         parts.append(ENDS[reason])
@@ -127,7 +128,7 @@ def _obey(conversation: Conversation, command: str, rest: str, seconds: float) -
         case "/load":
             reason = conversation.load(_path(command, rest))
             again = f"; they will be read again, because {reason}" if reason else ""
-            note(f"loaded {len(conversation.messages)} messages{again}")
+            note(f"loaded {counted(len(conversation.messages), 'message')}{again}")
         case "/system":
             if rest:
                 conversation.system = rest

@@ -8,15 +8,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from hightide.cli.options import Device, Json
 from hightide.cli.progress import bar
+from hightide.cli.window import window
 from hightide.runtime.build import named_device
 from hightide.tools.doctor.examination import Examination, SelfTest, amount, examine
 from hightide.tools.doctor.fits import CONTEXT, Fit
+from hightide.tools.word_tables import WordTable, show
+from hightide.units import counted
 
 SHOWN_FAILURES = 10
+PLAIN_WIDTH = 80  # of a pipe
 
 
 def doctor(
@@ -45,19 +49,19 @@ def doctor(
 
 
 def _show(report: Examination) -> None:
-    console = Console(highlight=False)
+    console = window(PLAIN_WIDTH)
     _show_system(console, report)
     for problem in report.problems:
-        console.print(f"\n[{'bold red' if problem.grave else 'yellow'}]{escape(problem.what)}[/]")
-        console.print(f"  fix: [bold]{escape(problem.fix)}[/]", soft_wrap=True)  # to be copied as one line
+        _say(console, f"\n[{'bold red' if problem.grave else 'yellow'}]{escape(problem.what)}[/]")
+        console.print(Text.from_markup(f"  fix: [bold]{escape(problem.fix)}[/]"), soft_wrap=True)  # copied as one line
     if report.examined is None:
-        console.print("\nUntil then, hightide runs on its NumPy references (--device cpu), which is slow.")
+        _say(console, "\nUntil then, hightide runs on its NumPy references (--device cpu), which is slow.")
         return
-    console.print(f"\n[bold]{escape(report.examined.name)}[/]")
-    table = _table()
+    _say(console, f"\n[bold]{escape(report.examined.name)}[/]")
+    table = WordTable("", "", "", "")
     for row in report.properties:
-        table.add_row(row.name, f"[{'green' if row.good else 'yellow'}]{escape(row.value)}[/]", escape(row.meaning))
-    console.print(table)
+        _add(table, row.name, f"[{'green' if row.good else 'yellow'}]{escape(row.value)}[/]", escape(row.meaning))
+    show(console, table)
     _show_models(console, report)
     if report.self_test is not None:
         _show_self_test(console, report.self_test)
@@ -66,37 +70,36 @@ def _show(report: Examination) -> None:
 def _show_system(console: Console, report: Examination) -> None:
     system = report.system
     where = [w for w, there in (("in a container", system.container), ("in WSL", system.wsl)) if there]
-    table = _table()
-    table.add_row("system", escape(" ".join([system.release, system.machine, *where])))
+    table = WordTable("", "", "", "")
+    _add(table, "system", escape(" ".join([system.release, system.machine, *where])))
     if system.platform == "linux":
-        table.add_row("loader", escape(system.loader) or "[red]none[/]")
+        _add(table, "loader", escape(system.loader) or "[red]none[/]")
         usable = [driver for driver in system.drivers if not driver.problem]
         names = ", ".join(driver.file.rsplit("/", 1)[-1] for driver in usable) or "[red]none[/]"
-        table.add_row("drivers", names + (f" (from {system.overridden_by})" if system.overridden_by else ""))
+        _add(table, "drivers", names + (f" (from {system.overridden_by})" if system.overridden_by else ""))
         for driver in system.drivers:
             if driver.problem:
-                table.add_row("", f"[yellow]{escape(driver.file)}: {driver.problem}[/]")
+                _add(table, "", f"[yellow]{escape(driver.file)}: {driver.problem}[/]")
         gpus = [f"{gpu.vendor} {gpu.node}" + ("" if gpu.allowed else " (not allowed)") for gpu in system.gpus]
-        table.add_row("GPUs", escape(", ".join(gpus)) or "none that the kernel shows")
+        _add(table, "GPUs", escape(", ".join(gpus)) or "none that the kernel shows")
     for adapter in report.adapters:
         about = ", ".join(part for part in (adapter.kind, adapter.backend, adapter.driver) if part)
-        table.add_row("adapters" if not adapter.index else "", escape(f"{adapter.index}: {adapter.name} ({about})"))
+        _add(table, "adapters" if not adapter.index else "", escape(f"{adapter.index}: {adapter.name} ({about})"))
     if not report.adapters:
-        table.add_row("adapters", "[red]none[/]")
-    console.print(table)
+        _add(table, "adapters", "[red]none[/]")
+    show(console, table)
 
 
 def _show_models(console: Console, report: Examination) -> None:
     fitting = [model for model in report.models if model.fits]
     largest = f"the largest that fits is {fitting[-1].name}" if fitting else "none fits"
-    console.print(
-        f"\nModels at 4 bits with {CONTEXT} of context, in {amount(report.memory)}: [bold]{escape(largest)}[/]"
-    )
-    table = _table()
+    about = f"Models at 4 bits with {CONTEXT} of context, in {amount(report.memory)}"
+    _say(console, f"\n{about}: [bold]{escape(largest)}[/]")
+    table = WordTable("", "", "", "")
     for model in report.models:
         fits = "[green]fits[/]" if model.fits else "[dim]does not fit[/]"
-        table.add_row(model.name, f"needs {amount(model.needs)}", fits, _remark(model))
-    console.print(table)
+        _add(table, model.name, f"needs {amount(model.needs)}", fits, _remark(model))
+    show(console, table)
 
 
 def _remark(model: Fit) -> str:
@@ -108,16 +111,21 @@ def _remark(model: Fit) -> str:
 
 def _show_self_test(console: Console, result: SelfTest) -> None:
     when = "earlier, on this driver" if result.before else f"in {result.seconds:.0f} s"
-    about = f"{result.trials} cases over {result.routes} kernel routes, {when}"
+    about = f"{counted(result.trials, 'case')} over {counted(result.routes, 'kernel route')}, {when}"
     if not result.failures:
-        console.print(f"\nSelf-test: [green]all right[/] ({about})")
+        _say(console, f"\nSelf-test: [green]all right[/] ({about})")
         return
-    console.print(f"\nSelf-test: [bold red]{len(result.failures)} wrong[/] ({about})")
+    _say(console, f"\nSelf-test: [bold red]{len(result.failures)} wrong[/] ({about})")
     for _, problem in result.failures[:SHOWN_FAILURES]:
-        console.print(f"  {escape(problem)}")
+        _say(console, f"  {escape(problem)}")
     if len(result.failures) > SHOWN_FAILURES:
-        console.print(f"  … and {len(result.failures) - SHOWN_FAILURES} more: see --json")
+        _say(console, f"  … and {len(result.failures) - SHOWN_FAILURES} more: see --json")
 
 
-def _table() -> Table:
-    return Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+def _say(console: Console, text: str) -> None:
+    show(console, Text.from_markup(text))
+
+
+def _add(table: WordTable, *cells: str) -> None:
+    """Cells with rich's markup."""
+    table.add_row(*map(Text.from_markup, cells))

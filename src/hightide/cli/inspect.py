@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import os
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Device, Json, note
+from hightide.cli.window import window
 from hightide.errors import InputError, UnsupportedError
 from hightide.runtime.build import choose_device, named_device
 from hightide.tools.inspect.file_report import Inspection, inspect_file
 from hightide.tools.inspect.inspect_page import write_page
 from hightide.tools.inspect.inspect_tables import PLAIN_WIDTH, print_graph, print_plan, print_report
-from hightide.tools.inspect.listing import list_graph
 from hightide.tools.inspect.planning import PlannedPart, Target, target_of
 from hightide.tools.opened_file import parse_at
+from hightide.units import counted
 
 
 def inspect(
@@ -54,7 +51,7 @@ def inspect(
     chosen = _chosen(inspection, method, part)
     if html is not None:
         nbytes = write_page(html, inspection, chosen, level)
-        note(f"{html}: {nbytes / 1e6:.2f} MB, {sum(len(p.graph.calls) for p in chosen)} op calls")
+        note(f"{html}: {nbytes / 1e6:.2f} MB, {counted(sum(len(p.graph.calls) for p in chosen), 'op call')}")
     if as_json:
         print(json.dumps(_as_json(inspection, chosen, graph, level), indent=2))
     elif html is None or graph or level is not None:
@@ -86,20 +83,17 @@ def _chosen(inspection: Inspection, method: str | None, number: int | None) -> l
 def _show(
     inspection: Inspection, chosen: list[PlannedPart], graph: bool, level: Mapping[str, int] | None, every: bool
 ) -> None:
-    terminal = sys.stdout.isatty()
-    width = None if terminal or "COLUMNS" in os.environ else PLAIN_WIDTH
-    console = Console(width=width, highlight=False, markup=False, record=not terminal)
-    if not terminal:
-        console.file = io.StringIO()
+    console = window(PLAIN_WIDTH)
     if not graph and level is None:
         print_report(console, inspection.report, every)
+    for listing in inspection.listings_of(chosen) if graph else ():
+        title = f"{listing.file.name}: {listing.summary}"
+        print_graph(console, title, listing.lines, len(listing.formulas.levels), every)
     for planned in chosen if graph else ():
-        lines = list_graph(planned.graph, planned.formulas, planned.part.names)
-        print_graph(console, planned.part.name, lines, len(planned.formulas.levels), every)
+        title = f"{planned.part.name}: {planned.summary}"
+        print_graph(console, title, planned.lines, len(planned.formulas.levels), every)
     for planned in chosen if level is not None else ():
         print_plan(console, planned.part.name, planned.explain_at(level or {}), every)
-    if not terminal:  # a table fills its lines with blanks
-        print("\n".join(line.rstrip() for line in console.export_text().rstrip("\n").split("\n")))
 
 
 def _as_json(
@@ -111,9 +105,13 @@ def _as_json(
             p.part.name: {
                 "symbols": p.part.symbols,
                 "checked_levels": [dict(level) for level in p.formulas.levels],
-                "calls": [dataclasses.asdict(line) for line in list_graph(p.graph, p.formulas, p.part.names)],
+                "calls": [dataclasses.asdict(line) for line in p.lines],
             }
             for p in chosen
+        }
+        made["instructions"] = {
+            listing.file.name: [dataclasses.asdict(line) for line in listing.lines]
+            for listing in inspection.listings_of(chosen)
         }
     if level is not None:
         made["plans"] = {

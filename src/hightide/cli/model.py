@@ -12,6 +12,7 @@ from hightide.llm import default_model
 from hightide.llm.answer import Stats
 from hightide.llm.llm import LLM
 from hightide.ops.choices import parse_routes
+from hightide.units import counted
 
 
 def model_file(name: str) -> Path:
@@ -61,8 +62,8 @@ def describe(llm: LLM, stats: Stats, seconds: float) -> list[str]:
     calls = f" in {stats.calls + 1} calls" if stats.calls + 1 < stats.new_tokens else ""
     return [
         f"model          {llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {seconds:.2f} s",
-        f"prompt         {stats.prompt_tokens} tokens{reused}, {stats.prefill_rate:.1f} tok/s",
+        f"prompt         {counted(stats.prompt_tokens, 'token')}{reused}, {stats.prefill_rate:.1f} tok/s",
         f"first token    after {stats.time_to_first_token:.2f} s",
-        f"answer         {stats.new_tokens} tokens{calls}, {stats.decode_rate:.1f} tok/s",
+        f"answer         {counted(stats.new_tokens, 'token')}{calls}, {stats.decode_rate:.1f} tok/s",
         f"device memory  {sum(memory.values()) / 1e6:.1f} MB: {kinds}" if memory else "device memory  unknown",
     ]

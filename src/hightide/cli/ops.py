@@ -7,10 +7,15 @@ import json
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from hightide.cli.options import Json
+from hightide.cli.window import window
 from hightide.errors import InputError
 from hightide.ops.table import count_line, op_table
+from hightide.tools.word_tables import WordTable, show
+
+PLAIN_WIDTH = 1000  # of a pipe: one line per op, for grep
 
 
 def ops(
@@ -33,9 +38,7 @@ def ops(
     if as_json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         return
-    table = [("op", "family", "runs on", "types", "routes")]
-    table += [(r.name, r.family, r.runs_on, " ".join(r.types) or "-", " ".join(r.routes) or "-") for r in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(count_line(rows))
+    table = WordTable("op", "family", "runs on", "types", "routes", head_style="bold")
+    for r in rows:
+        table.add_row(r.name, r.family, r.runs_on, " ".join(r.types) or "-", " ".join(r.routes) or "-")
+    show(window(PLAIN_WIDTH), table, Text(count_line(rows)))

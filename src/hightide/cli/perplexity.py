@@ -15,6 +15,7 @@ from hightide.cli.model import open_model, require_tokenizer
 from hightide.cli.options import MODEL_HELP, Json, ModelOptions, decode_text, note
 from hightide.cli.progress import bar
 from hightide.llm.perplexity import perplexity as score_text
+from hightide.units import counted
 
 
 @grouped
@@ -50,5 +51,5 @@ def perplexity(
         print(json.dumps({"model": name, "device": device} | fields | measured))
         return
     print(f"perplexity {score.perplexity:.4f}")
-    print(f"nll        {score.nll:.6f} nats per token ({score.bits:.4f} bits), over {score.scored} tokens")
+    print(f"nll        {score.nll:.6f} nats per token ({score.bits:.4f} bits), over {counted(score.scored, 'token')}")
     note(f"{name} on {device}: {seconds:.1f} s, {score.scored / seconds:.1f} tok/s")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Device, Json, Route, note
 from hightide.cli.progress import Tell, bars
+from hightide.cli.window import window
 from hightide.gpu.timestamps import Timing
 from hightide.ops.choices import parse_routes
 from hightide.tools.opened_file import open_file, parse_at
@@ -89,5 +87,4 @@ def profile(
 
 
 def _show(measured: Profile) -> None:
-    told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    print_profile(measured, Console(highlight=False, width=None if told else PLAIN_WIDTH))
+    print_profile(measured, window(PLAIN_WIDTH))

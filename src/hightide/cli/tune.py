@@ -7,16 +7,18 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from hightide.cli.options import Device, Json, note
 from hightide.cli.progress import bar
+from hightide.cli.window import window
 from hightide.errors import DeviceError
 from hightide.gpu.device import find_adapter, open_device
 from hightide.runtime.build import named_device
 from hightide.tools.tune import tuner
+from hightide.tools.word_tables import WordTable, show
+
+PLAIN_WIDTH = 80  # of a pipe
 
 
 def tune(
@@ -56,15 +58,12 @@ def tune(
 
 
 def _show(name: str, verdicts: list[tuner.Verdict]) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{escape(name)}[/]")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("choice", "route", "", "time of each, as a share of the default's"):
-        table.add_column(column)
+    table = WordTable("choice", "route", "", "time of each, as a share of the default's", head_style="bold")
     for verdict in verdicts:
         others = ", ".join(
             f"{option} {ratio:.2f}" for option, ratio in sorted(verdict.ratios.items(), key=lambda r: r[1])
         )
-        gain = f"[green]{verdict.gain:.2f} × faster[/]" if verdict.chosen != verdict.default else "the default"
+        faster = verdict.chosen != verdict.default
+        gain = Text(f"{verdict.gain:.2f} × faster", "green") if faster else Text("the default")
         table.add_row(verdict.choice, verdict.chosen, gain, others or "the same dispatches on this adapter")
-    console.print(table)
+    show(window(PLAIN_WIDTH), Text(name, "bold"), table)

@@ -17,6 +17,7 @@ from hightide.cli.inputs import collect
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Tokenizer
 from hightide.cli.progress import bar
+from hightide.cli.window import window
 from hightide.errors import HightideError, InputError
 from hightide.option_checks import check_int
 from hightide.tools.opened_file import OpenedFile, open_file, parse_at
@@ -24,7 +25,8 @@ from hightide.tools.verify.level_choice import parse_values
 from hightide.tools.verify.part_verifier import VerifySettings
 from hightide.tools.verify.results import VerifyReport
 from hightide.tools.verify.verify_file import WantedLevels, compare_files, verify_file
-from hightide.tools.verify.verify_text import render, verdict
+from hightide.tools.verify.verify_text import PLAIN_WIDTH, render, verdict
+from hightide.tools.word_tables import show
 
 Many = list[str] | None
 
@@ -180,10 +182,10 @@ def _levels_of_prompt(symbols: dict[str, int], count: int) -> list[dict[str, int
 def _show(report: VerifyReport, options: ShowOptions) -> None:
     if options.html is not None:
         page = Console(record=True, width=160, file=io.StringIO(), highlight=False)
-        page.print(render(report, all_ops=True, width=page.width))
+        show(page, render(report, all_ops=True, width=page.width))
         options.html.write_text(page.export_html(), encoding="utf-8")
     if options.as_json:
         print(json.dumps(report.as_json()))
     else:
-        console = Console(soft_wrap=False, highlight=False)
-        console.print(verdict(report) if options.quiet else render(report, options.every, console.width))
+        console = window(PLAIN_WIDTH)
+        show(console, verdict(report) if options.quiet else render(report, options.every, console.width))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.notebook import table
+from hightide.units import counted
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Graph:
     def __repr__(self) -> str:
         constants = [v.constant.length for v in self.values if isinstance(v, TensorValue) and v.constant is not None]
         takes, gives = _tensors(self, self.inputs), _tensors(self, self.outputs)
-        stored = f"{len(constants)} constants of {sum(constants):,} bytes"
-        return f"<Graph: {len(self.calls)} op calls, {takes} -> {gives}, {stored}>"
+        stored = f"{counted(len(constants), 'constant')} of {sum(constants):,} bytes"
+        return f"<Graph: {counted(len(self.calls), 'op call')}, {takes} -> {gives}, {stored}>"
 
     def __str__(self) -> str:
         return "\n".join([repr(self), *("  ".join(line) for line in self._lines())])

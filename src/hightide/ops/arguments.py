@@ -15,6 +15,7 @@ from typing import Any, Union
 from hightide.errors import UnsupportedError
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops.kernel import LiveInt, Tensor
+from hightide.units import counted
 
 REQUIRED: Any = object()
 OpClass = typing.TypeVar("OpClass", bound=type)
@@ -85,7 +86,7 @@ def named(cls: type, given: typing.Sequence[Any]) -> dict[str, Any]:
     """Arguments in order, by name, as the op sees them; UnsupportedError for more than it declares."""
     declared = arguments_of(cls)
     if len(given) > len(declared):
-        raise UnsupportedError(f"it was given {len(given)} arguments; it takes {len(declared)}")
+        raise UnsupportedError(f"it was given {counted(len(given), 'argument')}; it takes {len(declared)}")
     return converted(cls, {argument.name: value for argument, value in zip(declared, given, strict=False)})
 
 

@@ -10,6 +10,7 @@ from hightide.graph.graph import FileCall, Graph, GraphFile, OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops.arguments import REQUIRED, arguments_of
 from hightide.ops.contract import REGISTRY, Op
+from hightide.units import counted
 
 
 def bind_graph(file: GraphFile) -> Graph:
@@ -27,7 +28,7 @@ def name_arguments(
     """Argument ids by name, those in order first; UnsupportedError for a call that does not fit the declaration."""
     declared = {argument.name: argument for argument in arguments_of(op)}
     if len(ids) > len(declared):
-        raise UnsupportedError(f"it was given {len(ids)} arguments; it takes {len(declared)}")
+        raise UnsupportedError(f"it was given {counted(len(ids), 'argument')}; it takes {len(declared)}")
     given = {**dict(zip(declared, ids, strict=False)), **named}
     for name, id in given.items():
         if name not in declared:

@@ -29,7 +29,7 @@ class Choice:
     options: tuple[str, ...]
     default: Callable[[Traits], str]
     possible: Callable[[Traits, str], bool] = _always
-    exact: bool = True  # no: options change the numbers, so that only the caller may choose
+    exact: bool = True  # no: options change the numbers (`Op.evaluate_on`), so that only the caller may choose
 
     def __post_init__(self) -> None:
         CHOICES[self.name] = self

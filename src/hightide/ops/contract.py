@@ -201,6 +201,10 @@ class Op:
             **{name: arguments[name] if name in arguments else getattr(cls, name) for name in _reference_names(cls)}
         )
 
+    def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
+        """`evaluate`, on the routes that `choices` take: one that changes the numbers (`Choice.exact`) has its own."""
+        return self.evaluate(arguments)
+
 
 class MovingOp(Op):
     """An op that moves elements and computes nothing: of what it picks from, it needs as much as it writes."""

@@ -15,7 +15,7 @@ from hightide.ops.cost import Cost
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.planning.costs import cost_of
 from hightide.planning.planner import Plan, Planner, Step
-from hightide.units import count, size
+from hightide.units import count, counted, size
 from hightide.wgsl.grid import fold
 
 HEAD = ("op", "name", "route", "live dims", "grid", "bytes", "FLOPs")
@@ -66,7 +66,7 @@ class Explanation:
     def summary(self) -> str:
         inputs = " ".join(dims_text(d) for d in self.level)
         moved = f"{size(self.cost.bytes)} to read and write, {count(self.cost.flops)} FLOPs"
-        return f"{self.device}, inputs {inputs}: {self.dispatches} dispatches, {moved}"
+        return f"{self.device}, inputs {inputs}: {counted(self.dispatches, 'dispatch')}, {moved}"
 
     def __str__(self) -> str:
         lines = [self.summary, *_aligned([HEAD, *(row.cells() for row in self.rows)], right=(4, 5, 6))]

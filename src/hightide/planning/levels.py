@@ -17,6 +17,7 @@ from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims, SymIntValue, TensorValue
 from hightide.planning.planner import Plan, Planner
+from hightide.units import counted
 
 INT32 = np.iinfo(np.int32)
 
@@ -75,7 +76,8 @@ class InputSpec:
 def check_count(specs: Sequence[InputSpec], given: Sequence[Any]) -> None:
     if len(specs) != len(given):
         names = ", ".join(spec.name for spec in specs) or "none"
-        raise InputError(f"the program takes {len(specs)} inputs ({names}); {len(given)} were given")
+        were = "was" if len(given) == 1 else "were"
+        raise InputError(f"the program takes {counted(len(specs), 'input')} ({names}); {len(given)} {were} given")
 
 
 def graph_inputs(graph: Graph, dynamic: Sequence[bool] | None, names: Sequence[str] | None) -> list[InputSpec]:

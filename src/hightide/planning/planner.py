@@ -24,6 +24,7 @@ from hightide.ops.binding import graph_aliases
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Bound, Context, IndexBound, Op, SymIntOp, has_kernel
 from hightide.ops.kernel import Dispatch, LiveInt, Scratch, Tensor
+from hightide.units import counted
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Plan:
     def __repr__(self) -> str:
         kernels = len({step.dispatch.kernel for step in self.steps})
         pinned = "".join(f", {expr} = {value}" for expr, value in self.pins.items())
-        return f"<Plan: {len(self.steps)} dispatches of {kernels} kernels{pinned}>"
+        return f"<Plan: {counted(len(self.steps), 'dispatch')} of {counted(kernels, 'kernel')}{pinned}>"
 
     def __str__(self) -> str:
         return "\n".join([repr(self), *("  ".join(line) for line in self._lines())])
@@ -185,7 +186,7 @@ def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[Tensor, .
     try:
         dims = op.outputs(ctx)
         if len(dims) != len(work.outs):
-            raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
+            raise UnsupportedError(f"the program expects {counted(len(work.outs), 'output')}, the op gives {len(dims)}")
         return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
     except InputError:
         if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
@@ -203,7 +204,9 @@ def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:
 def resolve_ops(graph: Graph, dispatch: bool = True) -> list[type[Op]]:
     """The op of every call, or one error that lists all that are missing."""
     if missing := missing_ops(graph, dispatch):
-        raise UnsupportedError(f"{len(missing)} ops of this program are not supported: {'; '.join(missing)}")
+        are = "is" if len(missing) == 1 else "are"
+        listed = "; ".join(missing)
+        raise UnsupportedError(f"{counted(len(missing), 'op')} of this program {are} not supported: {listed}")
     return [REGISTRY[call.name] for call in graph.calls]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,34 @@ from hightide.planning.levels import InputSpec, check_count
 from hightide.pte.kernel_calls import Signature, find_op, signature
 from hightide.runtime.cpu_session import numpy_dtype, read_array
 from hightide.runtime.session import Session
+from hightide.units import counted
 
 MAX_INSTRUCTIONS = 10_000_000  # of one run: a damaged program may jump in circles
 UNSET: Any = object()  # a value that no instruction has defined yet
 
 
-Observer = Callable[[Session, list[Any]], None]
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class PartCall:
+    """A delegate that is about to run."""
+
+    number: int
+    session: Session
+    reads: tuple[int, ...]  # values of the method
+    writes: tuple[int, ...]
+    inputs: list[Any]
+
+
+class Observer:
+    """Stands around every kernel and delegate of a run. `run` does it; `values` are the method's, before and after."""
+
+    def kernel(self, op: type[Op], call: Signature, values: Sequence[Any], run: Run) -> None:
+        run()
+
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        run()
 
 
 class Interpreter:
@@ -53,10 +77,10 @@ class Interpreter:
         self._torn: list[tuple[Session, Any]] = []  # sessions whose state a run may have left half changed
         self._reset_buffers()
 
-    def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
+    def run(self, given: Sequence[Any], observer: Observer | None = None) -> list[np.ndarray]:
         """Outputs for these inputs; buffers and delegates' state change only if every instruction succeeds.
 
-        `observe` sees every delegate call before it runs; then no state changes at all.
+        With an observer no state changes at all.
         """
         check_count(self.specs, given)
         values = list(self._first)
@@ -68,12 +92,12 @@ class Interpreter:
         self._restore()
         self._torn = [(session, session.snapshot()) for session in self.sessions if session.planner.aliases.state]
         try:
-            self._execute(values, observe)
+            self._execute(values, observer or Observer())
             outputs = [self._output(id, values) for id in self.method.outputs]
         except BaseException:
             self._restore()
             raise
-        if observe is None:
+        if observer is None:
             self.state, self._torn = {id: values[id] for id in self._state_ids}, []
         self._restore()
         return outputs
@@ -85,14 +109,14 @@ class Interpreter:
                 session.restore(snapshot)
         self._torn = []
 
-    def _execute(self, values: list[Any], observe: Observer | None) -> None:
+    def _execute(self, values: list[Any], observer: Observer) -> None:
         at, count = 0, 0
         with np.errstate(all="ignore"):  # torch too goes on with infinities
             while at < len(self.method.instructions):
                 count += 1
                 if count > MAX_INSTRUCTIONS:
                     raise ProgramError(f"method {self.method.name} did not end after {MAX_INSTRUCTIONS} instructions")
-                at = self._step(at, values, observe)
+                at = self._step(at, values, observer)
 
     def reset(self) -> None:
         self._torn = []
@@ -100,20 +124,24 @@ class Interpreter:
         for session in self.sessions:
             session.reset()
 
-    def _step(self, at: int, values: list[Any], observe: Observer | None) -> int:
+    def _step(self, at: int, values: list[Any], observer: Observer) -> int:
         """Runs instruction `at`; the index of the next one."""
         instruction = self.method.instructions[at]
         match instruction:
             case KernelCall(op=name):
                 where = f"instruction {at} ({name})"
                 try:
-                    self._run_kernel(*self._kernels[at], values)
+                    op, call = self._kernels[at]
+                    observer.kernel(op, call, values, partial(self._run_kernel, op, call, values))
                 except HightideError as error:
                     raise type(error)(f"{where}: {error}") from None
                 except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:  # from NumPy
                     raise InputError(f"{where}: {error}") from error
             case DelegateCall(delegate=delegate, args=args):
-                self._run_delegate(self.sessions[delegate], args, values, observe)
+                session, inputs = self.sessions[delegate], len(self.sessions[delegate].specs)
+                given = [self._argument(id, values) for id in args[:inputs]]
+                part = PartCall(delegate, session, args[:inputs], args[inputs:], given)
+                observer.delegate(part, values, partial(self._run_delegate, part, values))
             case MoveCall(source=source, target=target):
                 values[target] = values[source]
             case JumpFalseCall(condition=condition, destination=destination):
@@ -129,18 +157,14 @@ class Interpreter:
         result = op.evaluate(named(op, given))
         results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
         if len(results) != len(call.writes):
-            raise ProgramError(f"the program expects {len(call.writes)} outputs, but the op gives {len(results)}")
+            raise ProgramError(
+                f"the program expects {counted(len(call.writes), 'output')}, but the op gives {len(results)}"
+            )
         for id, value in (*zip(call.writes, results, strict=True), *changed.items()):
             values[id] = self._fitting(id, value)
 
-    def _run_delegate(
-        self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
-    ) -> None:
-        count = len(session.specs)
-        inputs = [self._argument(id, values) for id in args[:count]]
-        if observe is not None:
-            observe(session, inputs)
-        for id, output in zip(args[count:], session.run(inputs), strict=True):
+    def _run_delegate(self, part: PartCall, values: list[Any]) -> None:
+        for id, output in zip(part.writes, part.session.run(part.inputs), strict=True):
             values[id] = self._fitting(id, output)
 
     def _argument(self, id: int, values: list[Any]) -> Any:

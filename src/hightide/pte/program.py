@@ -23,13 +23,14 @@ from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
 from hightide.option_checks import check_path, checked_list
 from hightide.planning.explain import Explanation, Explanations, explain
-from hightide.pte.interpreter import Interpreter, Observer
+from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.support import refusal
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.cpu_session import CpuSession, numpy_dtype
 from hightide.runtime.session import Session
+from hightide.units import counted
 
 if TYPE_CHECKING:
     from hightide.gpu.device import Device
@@ -237,16 +238,16 @@ class Method:
         with self._lock:
             if self._direct is not None:
                 return explain(self._direct, given)
-            parts: list[Explanation] = []
-            self.interpreter.run(given, lambda session, passed: parts.append(explain(session, passed)))
-            return Explanations(parts)
+            explained = _Explained()
+            self.interpreter.run(given, explained)
+            return Explanations(explained.parts)
 
-    def observe(self, inputs: Sequence[Any], observer: Observer) -> None:
-        """Runs with `observer` told of every delegate call before it is made; state stays as it was."""
+    def observe(self, inputs: Sequence[Any], observer: Observer) -> list[np.ndarray]:
+        """Runs with an observer; state stays as it was."""
         self._check_open()
         with self._lock:
             self._check_usable()
-            self.interpreter.run(inputs, observer)
+            return self.interpreter.run(inputs, observer)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -291,6 +292,17 @@ class Method:
         return [*inputs, *(named[name] for name in names[len(inputs) :])]
 
 
+class _Explained(Observer):
+    """Explains every delegate call."""
+
+    def __init__(self) -> None:
+        self.parts: list[Explanation] = []
+
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        self.parts.append(explain(call.session, call.inputs))
+        run()
+
+
 def _read_delegates(file: ProgramFile) -> dict[tuple[str, int], GraphFile]:
     """The graphs that some instruction calls, by method and number; other backends' are left out."""
     graphs: dict[tuple[str, int], GraphFile] = {}
@@ -311,8 +323,8 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
         bound = bind_graph(graph)
         passed = [method.values[id] for id in _first_call(method, delegate).args]
         if len(passed) != len(graph.inputs) + len(graph.outputs):
-            takes = f"{len(graph.inputs)} inputs and {len(graph.outputs)} outputs"
-            raise UnsupportedError(f"it has {takes}, but is called with {len(passed)} values")
+            takes = f"{counted(len(graph.inputs), 'input')} and {counted(len(graph.outputs), 'output')}"
+            raise UnsupportedError(f"it has {takes}, but is called with {counted(len(passed), 'value')}")
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)

@@ -23,7 +23,7 @@ UNPACKED_BYTES = 1 << 30  # of weights that are kept unpacked: SmolLM2's are 540
 
 
 class ReferenceWalker:
-    """The graph of a planner on the references: `start`, then `step` for every call in order.
+    """The graph of a planner on the references, each as its route has it: `start`, then `step` for every call in order.
 
     Unless they are `rounded`, values may lie between two float32s.
     """
@@ -101,6 +101,11 @@ class _HeldReferences(References):
     def __init__(self, planner: Planner, dtype: Precision, rounded: bool) -> None:
         super().__init__(planner, dtype)
         self._rounds = rounded
+
+    def result(self, call: OpCall, plan: Plan, given: Mapping[str, Any]) -> Any:
+        """On the routes that the planner takes, as far as they change the numbers."""
+        op = next((step.op for step in plan.steps if step.call.index == call.index), None)
+        return super().result(call, plan, given) if op is None else op.evaluate_on(self.planner.choices, given)
 
     def rounded(self, id: int, value: Any) -> Any:
         """An array with what a buffer keeps of it, in the type that the references compute in."""

@@ -40,7 +40,7 @@ class References:
             return
         given = {name: self.argument(id, values) for name, id in call.args.items()}
         try:
-            result = op.evaluate(converted(op, given))
+            result = self.result(call, plan, converted(op, given))
         except HightideError as error:
             raise type(error)(f"{call}: {error}") from None
         if issubclass(op, SymIntOp):
@@ -59,6 +59,10 @@ class References:
                 )
             # A reference may return a view; one of memory that is written in place later must keep what it saw.
             values[id] = array.astype(self.held(self.tensor(id).dtype), copy=keep)
+
+    def result(self, call: OpCall, plan: Plan, given: Mapping[str, Any]) -> Any:
+        """What the reference of a call gives for arrays and numbers."""
+        return self.planner.ops[call.index].evaluate(given)
 
     def argument(self, id: int, values: Mapping[int, Any]) -> Any:
         """A value as a reference takes it: of this run, or a constant, a literal, a list of values."""

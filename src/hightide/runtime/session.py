@@ -15,6 +15,7 @@ from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec
 from hightide.planning.planner import Plan, Planner
+from hightide.units import counted
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class BaseSession:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {_type(spec)}" for spec in self.specs)
-        what = "closed" if self.closed else f"{len(self.graph.calls)} ops ({inputs})"
+        what = "closed" if self.closed else f"{counted(len(self.graph.calls), 'op')} ({inputs})"
         return f"<{type(self).__name__} on {self.name}: {what}>"
 
 

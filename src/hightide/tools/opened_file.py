@@ -28,8 +28,8 @@ from hightide.planning.levels import InputSpec, graph_inputs
 from hightide.pte.program import Program, load
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.session import Session
-from hightide.tools.inspect.level_sources import GraphSource, MethodSource, Source
-from hightide.tools.inspect.varying import Symbol
+from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
+from hightide.tools.levels.varying import Symbol
 from hightide.traits import Traits
 
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts
@@ -84,6 +84,7 @@ class Part:
     source: Source
     number: int = 0  # of the delegate
     device: str | int | None = None
+    gives: tuple[str, ...] = ()  # the outputs, of one part among others
     decoder: bool = False  # of a GGUF model: on a GPU with halves its KV caches are held as such
 
     @property
@@ -168,7 +169,8 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
         graph = program.delegate_graph(method, n)
         name = method if len(calls) == 1 else f"{method}/{n}"
         dynamic, names = source.delegate_inputs(call, len(graph.inputs))
-        parts.append(Part(name, graph, dynamic, names, source, n, device))
+        gives = tuple(f"value {id}" for id in call.args[len(graph.inputs) :])
+        parts.append(Part(name, graph, dynamic, names, source, n, device, gives))
     return parts
 
 

@@ -91,11 +91,11 @@ def test_what_templates_use(template: str, text: str) -> None:
     ],
 )
 def test_templates_that_fail(template: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # its own: other processes may keep it waiting
     with pytest.raises(InputError, match=message) as raised:
         render(template, HI)
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 400
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

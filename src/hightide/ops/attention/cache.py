@@ -15,11 +15,12 @@ from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cac
 from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.norm.norm import rms_normed
 from hightide.ops.rotary.turns import check_rows, turned_halves, turned_neighbours
+from hightide.units import counted
 
 
 def check_position(ctx: Context, tokens: int, cache: Tensor, position: Int) -> None:
     context = cache.dims[1]
-    past = "position {value} plus " + f"{tokens} tokens is outside the context of {context}"
+    past = "position {value} plus " + f"{counted(tokens, 'token')} is outside the context of {context}"
     ctx.require(expr_of(position), 0, context - tokens, past)
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.blocks.dispatch import block_linear
+from hightide.ops.blocks.dispatch import NIBBLES, block_linear
 from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
 from hightide.ops.linear.epilogue import Epilogue, Product, finished, store_apart
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
+from hightide.ops.linear.routes import operand
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 
@@ -46,6 +49,10 @@ class LinearQ4(Op):
         x, epilogue = self.x, Epilogue(self.bias, self.residual, self.activation)
         product = Product(x, x.rows, x.width, epilogue, out, out.width)
         return Q4Weight(self.weight, self.scales, self.group).dispatch(ctx, product)
+
+    def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
+        x = Q4Weight(self.weight, self.scales, self.group).operand(choices, arguments["x"])
+        return self.evaluate({**arguments, "x": x})
 
     @staticmethod
     def reference(
@@ -108,6 +115,13 @@ class AtenLinear(Op):
         plain = ctx.scratch(x.rows * n * 4)
         yield from route(ctx, parts, replace(product, epilogue=Epilogue(), out=plain, width=n))
         yield store_apart(product, plain, n)
+
+    def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
+        x, weight = arguments["x"], arguments["weight"]
+        arrays = weight if isinstance(weight, tuple) else (weight,)
+        xs = (operand(choices, x, nibbles=part.dtype in NIBBLES) for part in parts_of(self.weight))
+        product = np.concatenate([x @ array.T for x, array in zip(xs, arrays, strict=True)], axis=-1)
+        return finished(product, arguments.get("bias"), arguments.get("residual"), arguments.get("activation", ""))
 
     @staticmethod
     def reference(

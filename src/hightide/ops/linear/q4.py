@@ -9,9 +9,10 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
+from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Tensor, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
-from hightide.ops.linear.routes import BLOCK, BlockWeight, block_product
+from hightide.ops.linear.routes import BLOCK, BlockWeight, block_product, operand
 
 
 @dataclass(slots=True)
@@ -42,8 +43,8 @@ class Q4Weight:
         (n, row_bytes), scale_row = self.codes.dims, self.scales.dims[1]
         if not (product.rows and n):
             return
-        group_blocks = group // BLOCK if k > group else 1 << 31  # one group: any shift will do
-        if k % BLOCK == 0 and row_bytes % 16 == 0 and (k <= group or (group % BLOCK == 0 and _is_power(group_blocks))):
+        if self._in_blocks(k):
+            group_blocks = group // BLOCK if k > group else 1 << 31  # one group: any shift will do
             aligned = scale_row % 4 == 0 and n // product.epilogue.sides % 4 == 0
             given = {
                 "weight4": self.codes,
@@ -67,9 +68,15 @@ class Q4Weight:
                 **product.stored(n),
             )
 
+    def operand(self, choices: Choices, x: np.ndarray) -> np.ndarray:
+        """What the product takes for x on the routes of `choices`."""
+        return operand(choices, x, nibbles=True) if self._in_blocks(x.shape[-1]) else x
 
-def _is_power(value: int) -> bool:
-    return value & (value - 1) == 0
+    def _in_blocks(self, k: int) -> bool:
+        """Rows and groups are whole blocks, a power of two of them to a group."""
+        group_blocks, rest = divmod(self.group, BLOCK)
+        whole = not rest and group_blocks & (group_blocks - 1) == 0
+        return k % BLOCK == 0 and self.codes.dims[1] % 16 == 0 and (k <= self.group or whole)
 
 
 def q4_reference(x: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: int) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
+from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
 from hightide.ops.linear.epilogue import Epilogue, Product, finished
@@ -102,6 +104,12 @@ class LinearDynamicQ8Q4(Op):
         product = Product(rounded, x.rows, x.width, Epilogue(self.bias), out, out.width)
         yield from Q4Weight(self.weight, self.scales, self.group).dispatch(ctx, product)
 
+    def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
+        rounded = _round_rows(arguments["x"], arguments["x_scale"], arguments["x_zero"])
+        x = Q4Weight(self.weight, self.scales, self.group).operand(choices, rounded)
+        weight, scales, group = (arguments[name] for name in ("weight", "scales", "group"))
+        return finished(q4_reference(x, weight, scales, group), arguments.get("bias"))
+
     @staticmethod
     def reference(
         x: np.ndarray,
@@ -112,6 +120,11 @@ class LinearDynamicQ8Q4(Op):
         group: int,
         bias: np.ndarray | None,
     ) -> np.ndarray:
-        scale, zero = x_scale[..., None], x_zero[..., None].astype(x.dtype)
-        rounded = (np.clip(np.round(x / scale) + zero, -128, 127) - zero) * scale
-        return finished(q4_reference(rounded, weight, scales, group), bias)
+        return finished(q4_reference(_round_rows(x, x_scale, x_zero), weight, scales, group), bias)
+
+
+def _round_rows(x: np.ndarray, scales: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """What 8-bit codes with a scale and a zero point per row leave of x."""
+    scale, zero = scales[..., None], zeros[..., None].astype(x.dtype)
+    rounded: np.ndarray = (np.clip(np.round(x / scale) + zero, -128, 127) - zero) * scale
+    return rounded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hightide.ops.contract import Context, Int, Tensor, expr_of
+from hightide.units import counted
 
 
 def turned_halves(x: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -26,5 +27,5 @@ def turned_neighbours(x: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray
 def check_rows(ctx: Context, tokens: int, table: Tensor, start: Int) -> None:
     """The tables must reach as far as the tokens do."""
     rows = table.dims[0]
-    past = "position {value} plus " + f"{tokens} tokens is past the {rows} rows of the frequency table"
+    past = "position {value} plus " + f"{counted(tokens, 'token')} is past the {rows} rows of the frequency table"
     ctx.require(expr_of(start), 0, rows - tokens, past)

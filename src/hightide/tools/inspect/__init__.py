@@ -1,1 +1,1 @@
-"""Looking inside a program: what varies in it, its live dims as formulas, its memory, its plan, its picture."""
+"""Looking inside a program: its graph with live dims as formulas, its memory, its plan, its picture."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,19 @@ from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.program_file import KernelCall, ProgramFile
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
-from hightide.graph.blob import Blob
-from hightide.graph.graph import Graph, input_ids, output_ids
-from hightide.graph.values import ListValue, TensorValue
+from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
 from hightide.planning.levels import InputSpec
 from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
-from hightide.tools.inspect.graph_trace import Dim, trace_outputs
-from hightide.tools.inspect.level_sources import MethodSource, Source
+from hightide.tools.inspect.constants import Constant, constants_of, printable
+from hightide.tools.inspect.graph_trace import Dim
 from hightide.tools.inspect.memory_report import Memory
+from hightide.tools.inspect.method_listing import MethodListing
 from hightide.tools.inspect.planning import PlannedPart, Target
-from hightide.tools.inspect.varying import live_dims
+from hightide.tools.levels.level_sources import MethodSource, Source
+from hightide.tools.levels.varying import live_dims
 from hightide.tools.opened_file import OpenedFile, method_parts, open_file
-
-PREPACK = "et_vk.prepack.default"
 
 
 @dataclass(frozen=True)
@@ -39,17 +37,6 @@ class TensorReport:
     dtype: str
     max: tuple[int, ...]
     live: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A constant of a graph. Exporters keep no names: then it is called after the op that reads it."""
-
-    name: str
-    dtype: str
-    dims: tuple[int, ...]
-    bytes: int
-    state: bool  # some op writes it
 
 
 @dataclass(frozen=True)
@@ -71,6 +58,7 @@ class MethodReport:
     outputs: tuple[TensorReport, ...]
     parts: tuple[PartReport, ...]
     outside: dict[str, int]  # kernels outside delegates, by name
+    constants: tuple[Constant, ...]  # that they read or keep, the largest first
     host: dict[str, int]  # of these, sizes and loops: work for the host on any device
 
 
@@ -93,6 +81,16 @@ class Inspection:
     report: FileReport
     files: dict[str, OpenedFile]
     parts: dict[str, list[PlannedPart]]
+    listings: dict[str, MethodListing]  # of methods that are not one delegate alone
+
+    def listings_of(self, parts: Sequence[PlannedPart]) -> list[MethodListing]:
+        """Those of the methods whose parts are all among these."""
+        shown = {part.part for part in parts}
+        return [
+            listing
+            for name, listing in self.listings.items()
+            if listing.lines and all(part.part in shown for part in self.parts[name])
+        ]
 
 
 def inspect_file(
@@ -104,8 +102,8 @@ def inspect_file(
         return _inspected(path, target, context, fused)
     except UnsupportedError as error:
         if is_gguf(path):
-            return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {})
-        return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {})
+            return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {}, {})
+        return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {}, {})
 
 
 def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> Inspection:
@@ -118,50 +116,39 @@ def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> 
         called = [name for name in program.methods if name not in program.metadata]
         files = {name: OpenedFile(path, None, name, method_parts(program, name), program) for name in called}
     parts = {name: [PlannedPart(part, target, fused) for part in s.parts] for name, s in files.items()}
-    methods = tuple(_method(opened, parts[name]) for name, opened in files.items())
+    listings = {name: listing for name, opened in files.items() if (listing := _listing(opened)) is not None}
+    methods = tuple(_method(opened, parts[name], listings.get(name)) for name, opened in files.items())
     kind, metadata = _kind(opened, program)
     report = FileReport(str(path), kind, path.stat().st_size, target.name, metadata, methods)
-    return Inspection(report, files, parts)
-
-
-def printable(text: str) -> str:
-    """Names from a file, fit for a terminal: control characters could do anything to it."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return Inspection(report, files, parts, listings)
 
 
 def dims_text(dims: Iterable[Dim]) -> tuple[str, ...]:
     return tuple(map(str, dims))
 
 
-def constants_of(graph: Graph, state: Iterable[int], names: Mapping[tuple[int, int], str]) -> list[Constant]:
-    """The constants that some op reads, the largest first; `names` by where their bytes are."""
-    written, found = set(state), {}
-    for call in graph.calls:
-        for argument, id in call.args.items():
-            value = graph.values[id]
-            for n, item in enumerate(value.items if isinstance(value, ListValue) else (id,)):
-                tensor = graph.values[item]
-                if isinstance(tensor, TensorValue) and tensor.constant is not None and item not in found:
-                    name = _stored_name(tensor, names) or _use_name(graph, call.index, argument, n)
-                    is_state = item in written
-                    found[item] = Constant(name, tensor.dtype, tensor.dims, tensor.constant.length, is_state)
-    return sorted(found.values(), key=lambda constant: -constant.bytes)
+def _listing(opened: OpenedFile) -> MethodListing | None:
+    source = _source(opened)
+    names = {part.number: part.name for part in opened.parts}
+    return MethodListing(source, names) if isinstance(source, MethodSource) else None
 
 
-def _method(opened: OpenedFile, parts: Sequence[PlannedPart]) -> MethodReport:
+def _method(opened: OpenedFile, parts: Sequence[PlannedPart], listing: MethodListing | None) -> MethodReport:
     program, name = opened.program, opened.method
+    source = _source(opened) if listing is None else listing.source
     kernels: Counter[str] = Counter()
     if program is not None:
         instructions = program.file.methods[name].instructions
         kernels.update(i.op for i in instructions if isinstance(i, KernelCall))
-    inputs, outputs = _signature(opened, parts)
+    inputs, outputs = _signature(opened, parts, listing)
     return MethodReport(
         name=name,
-        symbols={symbol.name: symbol.most for symbol in _source(opened).symbols},
+        symbols={symbol.name: symbol.most for symbol in source.symbols},
         inputs=inputs,
         outputs=outputs,
         parts=tuple(_part(opened, part) for part in parts),
         outside={op: n for op, n in kernels.items() if not is_host_work(op)},
+        constants=() if listing is None else tuple(listing.constants),
         host={op: n for op, n in kernels.items() if is_host_work(op)},
     )
 
@@ -173,20 +160,19 @@ def _part(opened: OpenedFile, planned: PlannedPart) -> PartReport:
         names = {(id(t.data.source), t.data.offset): t.name for t in opened.gguf.tensors.values()}
     elif opened.program is not None:
         delegate = opened.program.file.methods[opened.method].delegates[part.number].id
-    plan, _ = planned.plan_at({})
     return PartReport(
         name=part.name,
         delegate=delegate,
         ops=dict(Counter(call.name for call in part.graph.calls).most_common()),
         runs=dict(Counter(call.name for call in planned.graph.calls).most_common()),
-        dispatches=len(plan.steps),
+        dispatches=len(planned.plan_most().steps),
         constants=tuple(constants_of(planned.graph, planned.planner.aliases.state, names)),
         memory=planned.memory,
     )
 
 
 def _signature(
-    opened: OpenedFile, parts: Sequence[PlannedPart]
+    opened: OpenedFile, parts: Sequence[PlannedPart], listing: MethodListing | None
 ) -> tuple[tuple[TensorReport, ...], tuple[TensorReport, ...]]:
     """Inputs and outputs of a method."""
     if opened.program is None:
@@ -200,15 +186,19 @@ def _signature(
         ]
         return tuple(made[: len(part.graph.inputs)]), tuple(made[len(part.graph.inputs) :])
     info = opened.program.methods[opened.method]
-    source = _source(opened)
+    source = _source(opened) if listing is None else listing.source
     live = [dims_text(dims) for dims in live_dims(info.inputs, source.symbols)]
     inputs = [_tensor(spec, dims) for spec, dims in zip(info.inputs, live, strict=True)]
-    if isinstance(source, MethodSource):
-        given = [dims_text(dims) for dims in trace_outputs(source)]
+    if listing is not None:
+        known, ids = listing.formulas.dims, listing.file.outputs
     else:
         (part,) = parts
-        given = [dims_text(part.formulas.dims.get(id, ())) for id in part.graph.outputs]
-    outputs = [_tensor(spec, dims) for spec, dims in zip(info.outputs, given, strict=True)]
+        known, ids = part.formulas.dims, part.graph.outputs
+    # Of a method that takes none of the levels that were tried, nothing is known.
+    outputs = [
+        _tensor(spec, dims_text(known[id]) if id in known else ("?",) * len(spec.dims))
+        for spec, id in zip(info.outputs, ids, strict=True)
+    ]
     return tuple(inputs), tuple(outputs)
 
 
@@ -242,39 +232,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-# ---- names of constants
-
-
-def _stored_name(tensor: TensorValue, names: Mapping[tuple[int, int], str]) -> str | None:
-    """The name in the file of where the bytes are; those of a joined weight, each."""
-    blobs = [tensor.constant]
-    found: list[str] = []
-    while blobs:
-        blob = blobs.pop(0)
-        if isinstance(blob, Blob):
-            name = names.get((id(blob.source), blob.offset))
-            if name is None:
-                return None
-            found.append(printable(name))
-        elif blob is not None:
-            blobs[:0] = blob.parts
-    return " + ".join(dict.fromkeys(found))
-
-
-def _use_name(graph: Graph, call_index: int, argument: str, item: int) -> str:
-    """`weight of op 12 (et_vk.linear_q4gsw.default)`"""
-    call = graph.calls[call_index]
-    if call.name == PREPACK:  # what is packed is read by another op
-        made = output_ids(graph, call)[0]
-        for later in graph.calls[call_index + 1 :]:
-            if made in input_ids(graph, later):
-                for name, id in later.args.items():
-                    value = graph.values[id]
-                    if id == made or (isinstance(value, ListValue) and made in value.items):
-                        return _use_name(graph, later.index, name, 0)
-    return f"{argument}{f' {item}' if item else ''} of op {call_index} ({call.name})"
 
 
 # ---- files that cannot run here

@@ -11,18 +11,18 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hightide.errors import HightideError
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env, Opaque, Sym, SymExpr, evaluate
+from hightide.planning.levels import MaxElements
 from hightide.planning.planner import Plan, Planner
-from hightide.tools.inspect.formulas import Extreme, Formula, Live, formula_of
-from hightide.tools.inspect.level_sources import MethodSource
-from hightide.tools.inspect.method_trace import OUTPUTS
-from hightide.tools.inspect.varying import INT32_MAX, Symbol
+from hightide.tools.levels.formulas import Extreme, Formula, Live, formula_of
+from hightide.tools.levels.level_sources import MethodSource
+from hightide.tools.levels.varying import INT32_MAX, Symbol, dims_at
 from hightide.tools.opened_file import Part
 
 LEVELS = 16  # at which formulas are checked
@@ -70,6 +70,9 @@ def trace(part: Part, graph: Graph | None = None) -> Formulas:
     """The formulas of a part's graph, or of what passes made of it."""
     planner = Planner(part.graph if graph is None else graph, dispatch=False)
     sampled = list(_samples(part, planner, part.source.symbols))
+    if not sampled:  # no run comes to it: the dims that it may have at most
+        most = planner.plan_max(MaxElements()).dims
+        return Formulas({id: tuple(map(formula_of, dims)) for id, dims in most.items()}, {}, ())
     tracer = _Tracer(planner, part, sampled)
     ids = sorted({id for s in sampled for id in s.plan.dims})
     dims = {
@@ -86,24 +89,33 @@ def trace(part: Part, graph: Graph | None = None) -> Formulas:
     return Formulas(dims, symints, tuple(s.level for s in sampled))
 
 
-def trace_outputs(source: MethodSource) -> list[tuple[Dim, ...]]:
-    """The dims of what a method of several parts gives."""
-    rows: list[tuple[Mapping[str, int], list[tuple[int, ...]]]] = []
-    traced: list[list[tuple[int, ...]]] = []
+def trace_method(source: MethodSource) -> Formulas:
+    """What the instructions of a method give: dims of tensors, and integers."""
+    rows: list[tuple[Mapping[str, int], dict[int, Any]]] = []
     for level in sample_levels(source.symbols):
         if len(rows) < LEVELS and all(level != other for other, _ in rows):
+            live = {name: Live(value, Formula.of(name)) for name, value in level.items()}
             try:
-                live = {name: Live(value, Formula.of(name)) for name, value in level.items()}
-                traced.append(source.decided(OUTPUTS, live)[0])
-                rows.append((level, [tuple(map(int, dims)) for dims in traced[-1]]))
+                run = source.run_at(live)
             except HightideError:
                 continue
-    found: list[tuple[Dim, ...]] = []
-    for n in range(len(rows[0][1]) if rows else 0):
-        axes = range(len(rows[0][1][n]))
-        table = [[(level, dims[n][axis]) for level, dims in rows] for axis in axes]
-        found.append(tuple(_agreed([formula_of(t[n][axis]) for t in traced], table[axis]) for axis in axes))
-    return found
+            given = dict(zip(source.file.inputs, dims_at(source.specs, source.symbols, live), strict=True))
+            outputs = dict(zip(source.file.outputs, run.outputs, strict=True))
+            rows.append((level, given | outputs | run.values))
+    dims: dict[int, tuple[Dim, ...]] = {}
+    symints: dict[int, Dim] = {}
+    for id in sorted({id for _, values in rows for id in values}):
+        seen = [(level, values[id]) for level, values in rows if id in values]
+        if isinstance(seen[0][1], tuple):
+            dims[id] = tuple(_fitted([(level, d[axis]) for level, d in seen]) for axis in range(len(seen[0][1])))
+        else:
+            symints[id] = _fitted(seen)
+    return Formulas(dims, symints, tuple(level for level, _ in rows))
+
+
+def _fitted(seen: Sequence[tuple[Mapping[str, int], int]]) -> Dim:
+    """The formula of a number that remembers how it was made at each level."""
+    return _agreed([formula_of(value) for _, value in seen], [(level, int(value)) for level, value in seen])
 
 
 # ---- levels
@@ -147,9 +159,6 @@ def _samples(part: Part, planner: Planner, symbols: Sequence[Symbol]) -> Iterabl
             continue
         seen.add(key)
         yield _Sampled(level, env, plan)
-    if not seen:  # a program that refuses even its max is refused with its own words
-        dims, env = part.level_at({})
-        planner.plan(dims, env)
 
 
 # ---- tracing

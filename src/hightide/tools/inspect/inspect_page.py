@@ -15,6 +15,7 @@ from string import Template
 from typing import Any
 
 from hightide.errors import HightideError
+from hightide.formats.program_file import DelegateCall, KernelCall, TensorSpec
 from hightide.graph.graph import OpCall, output_ids
 from hightide.graph.symbols import evaluate
 from hightide.graph.values import TensorValue
@@ -22,11 +23,12 @@ from hightide.ops import REGISTRY
 from hightide.planning.costs import cost_of
 from hightide.planning.planner import Step
 from hightide.tools.inspect.file_report import Inspection
-from hightide.tools.inspect.formulas import Formula
-from hightide.tools.inspect.listing import CallLine, layers_of, list_graph
-from hightide.tools.inspect.picture import draw
+from hightide.tools.inspect.listing import CallLine, layers_of
+from hightide.tools.inspect.method_listing import VALUE, MethodListing
+from hightide.tools.inspect.picture import draw, draw_flows
 from hightide.tools.inspect.planning import PlannedPart
-from hightide.tools.inspect.varying import Symbol
+from hightide.tools.levels.formulas import Formula
+from hightide.tools.levels.varying import Symbol
 from hightide.wgsl.grid import fold
 from hightide.wgsl.shader import Shader
 
@@ -48,7 +50,12 @@ def make_page(inspection: Inspection, parts: Sequence[PlannedPart], level: Mappi
     for method in report["methods"]:
         for part in method["parts"]:
             part["constants"] = part["constants"][:20]
-    data = {"report": report, "parts": [_part(part, level, kernels) for part in parts], "kernels": kernels.data}
+    graphs = [_part(part, level, kernels) for part in parts]
+    listings = inspection.listings_of(parts)
+    numbers = {part.part.name: len(listings) + n for n, part in enumerate(parts)}  # methods come before their parts
+    by_name = {graph["name"]: graph for graph in graphs}
+    graphs[:0] = [_method(listing, level, numbers, by_name) for listing in listings]
+    data = {"report": report, "parts": graphs, "kernels": kernels.data}
     folder = resources.files("hightide.tools.inspect").joinpath("assets")
     html, css, *scripts = (folder.joinpath(name).read_text("utf-8") for name in FILES)
     name = Path(inspection.report.path).name
@@ -69,7 +76,7 @@ def planned_levels(symbols: Sequence[Symbol], asked: Mapping[str, int] | None) -
 
 def _part(planned: PlannedPart, asked: Mapping[str, int] | None, kernels: _Kernels) -> dict[str, Any]:
     part, graph, formulas = planned.part, planned.graph, planned.formulas
-    lines = list_graph(graph, formulas, part.names)
+    lines = planned.lines
     names = dict(zip(graph.inputs, part.names, strict=True))
     tensors = {id: name for id, name in names.items() if isinstance(graph.values[id], TensorValue)}
     picture = draw(graph, tensors, layers_of(lines))
@@ -102,6 +109,76 @@ def _part(planned: PlannedPart, asked: Mapping[str, int] | None, kernels: _Kerne
         "checked": len(formulas.levels),
         "top": picture.top.data(),
         "groups": {name: {"label": picture.labels[name], **g.data()} for name, g in picture.groups.items()},
+    }
+
+
+def _method(
+    listing: MethodListing,
+    asked: Mapping[str, int] | None,
+    numbers: Mapping[str, int],
+    parts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """A method as a graph of its own: what runs on NumPy, and its parts as nodes that can be opened."""
+    formulas, file, symbols = listing.formulas, listing.file, listing.source.symbols
+    dims = {id: [_dim(d) for d in value] for id, value in formulas.dims.items()}
+    nodes = {f"n{line.op}": _instruction(listing, line, numbers) for line in listing.lines}
+    places = dict.fromkeys([*(f"i{id}" for id in file.inputs), *nodes], -1)
+    places |= {f"o{n}": -1 for n in range(len(file.outputs))}
+    picture = draw_flows(places, listing.flows())
+    levels: list[dict[str, int]] = []
+    levels += [at for at in planned_levels(symbols, asked) if at not in levels]
+    return {
+        "name": f"{file.name}, all instructions",
+        "mark": VALUE,
+        "symbols": [{"name": s.name, "most": s.most} for s in symbols],
+        "levels": levels,
+        "plans": [_plan_of_parts(listing, parts, at) for at in levels],
+        "nodes": nodes,
+        "inputs": {f"i{id}": {"name": name, "value": id} for id, name in listing.names.items()},
+        "outputs": {f"o{n}": {"name": f"output {n}", "value": id} for n, id in enumerate(file.outputs)},
+        "values": {
+            id: {"dtype": spec.dtype, "max": list(spec.dims), "dims": dims[id]}
+            for id, spec in enumerate(file.values)
+            if isinstance(spec, TensorSpec) and spec.constant is None and id in dims
+        },
+        "symints": {id: _dim(formula) for id, formula in formulas.symints.items()},
+        "checked": len(formulas.levels),
+        "top": picture.top.data(),
+        "groups": {},
+    }
+
+
+def _plan_of_parts(
+    listing: MethodListing, parts: Mapping[str, Mapping[str, Any]], at: Mapping[str, int]
+) -> dict[str, Any]:
+    """What the parts take together at a level, by the instruction that calls them; see `_plan`."""
+    made: dict[str, Any] = {}
+    for n, instruction in enumerate(listing.file.instructions):
+        if isinstance(instruction, DelegateCall):
+            part = parts[listing.parts[instruction.delegate]]
+            plan = part["plans"][part["levels"].index(at)] if at in part["levels"] else {}
+            rows = [row for rows in plan.values() for row in rows]
+            made[f"n{n}"] = [["part", -1, 0, [], *(sum(row[column] for row in rows) for column in (4, 5, 6))]]
+    return made
+
+
+def _instruction(listing: MethodListing, line: CallLine, numbers: Mapping[str, int]) -> dict[str, Any]:
+    instruction = listing.file.instructions[line.op]
+    about, part = "", None
+    if isinstance(instruction, KernelCall):
+        about = inspect.getdoc(listing.op(instruction)) or ""
+    elif isinstance(instruction, DelegateCall):
+        part = numbers[listing.parts[instruction.delegate]]
+    return {
+        "op": line.op,
+        "name": line.name,
+        "short": line.name.rpartition("::")[2],
+        "family": listing.family(instruction),
+        "about": about,
+        "view": False,
+        "gives": [id for id, _, _ in line.gives],
+        "arguments": [[a.name, a.text, list(a.ids)] for a in line.arguments],
+        "part": part,
     }
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hightide.planning.explain import HEAD, Explanation, Row
-from hightide.tools.inspect.file_report import Constant, FileReport, MethodReport, PartReport, TensorReport
+from hightide.tools.inspect.constants import Constant
+from hightide.tools.inspect.file_report import FileReport, MethodReport, PartReport, TensorReport
 from hightide.tools.inspect.listing import CallLine, layers_of
 from hightide.tools.inspect.repeats import find_repeat
-from hightide.units import count, size
+from hightide.tools.word_tables import WordTable, show
+from hightide.units import count, counted, size
 
 SHOWN_CONSTANTS = 8
 PLAIN_WIDTH = 140  # where there is no terminal
@@ -23,23 +24,23 @@ NARROW = 100
 def print_report(console: Console, report: FileReport, every: bool = False) -> None:
     """The program at a glance; `every` lists all constants."""
     head = Text(report.path, "bold")
-    console.print(head + Text(f": {report.kind}, {size(report.bytes)}; planned for {report.target}", "not bold"))
+    show(console, head + Text(f": {report.kind}, {size(report.bytes)}; planned for {report.target}", "not bold"))
     if report.metadata:
         facts = ", ".join(f"{name} {value}" for name, value in report.metadata.items())
-        console.print(Text(facts, "dim"))
+        show(console, Text(facts, "dim"))
     for method in report.methods:
-        console.print()
+        show(console, Text())
         _print_method(console, method, every)
     if report.ops:
-        console.print()
-        console.print(_counts("op calls", ["calls"], {op: [n] for op, n in report.ops.items()}))
+        show(console, Text())
+        show(console, _counts("op calls", ["calls"], {op: [n] for op, n in report.ops.items()}))
 
 
 def _print_method(console: Console, method: MethodReport, every: bool) -> None:
     takes = ", ".join(f"{tensor.name} {_type(tensor)}" for tensor in method.inputs)
     gives = ", ".join(_type(tensor) for tensor in method.outputs) or "nothing"
-    console.print(Text(method.name, "bold cyan") + Text(f"({takes}) -> {gives}"))
-    facts = _table()
+    show(console, Text(method.name, "bold cyan") + Text(f"({takes}) -> {gives}"))
+    facts = _table("", "")
     facts.add_row("varies", Text(", ".join(f"{s} up to {most}" for s, most in method.symbols.items()) or "nothing"))
     for what, kernels in (("on NumPy", method.outside), ("on the host", method.host)):
         if kernels:
@@ -49,16 +50,16 @@ def _print_method(console: Console, method: MethodReport, every: bool) -> None:
         fewer = f", {runs} after fusion" if runs != calls else ""
         where = ", ".join(dict.fromkeys(part.delegate for part in method.parts))
         parts = f" in {len(method.parts)} parts" if len(method.parts) > 1 else ""
-        facts.add_row("delegated", Text(f"{calls} op calls{parts} ({where}){fewer}"))
+        facts.add_row("delegated", Text(f"{counted(calls, 'op call')}{parts} ({where}){fewer}"))
         facts.add_row("dispatches", Text(f"{sum(part.dispatches for part in method.parts)} at the max dims"))
-    console.print(facts)
-    if not method.parts:
-        return
-    console.print(_memory(method.parts))
-    console.print(_ops(method.parts))
-    constants = sorted(_all_constants(method.parts), key=lambda c: -c.bytes)
+    show(console, facts)
+    if method.parts or method.constants:
+        show(console, _memory(method))
+    if method.parts:
+        show(console, _ops(method.parts))
+    constants = sorted((*_all_constants(method.parts), *method.constants), key=lambda c: -c.bytes)
     if constants:
-        console.print(_constants(constants, every))
+        show(console, _constants(constants, every))
 
 
 def _all_constants(parts: Sequence[PartReport]) -> Iterator[Constant]:
@@ -75,28 +76,34 @@ def _op_counts(parts: Sequence[PartReport]) -> tuple[list[Mapping[str, int]], li
     return [part.ops for part in parts], [part.runs for part in parts]
 
 
-def _memory(parts: Sequence[PartReport]) -> Table:
+def _memory(method: MethodReport) -> WordTable:
+    parts = method.parts
+
     def total(name: str) -> int:
         return sum(getattr(part.memory, name) for part in parts)
 
-    table = _table("memory at the max dims", "", "")
-    table.columns[1].justify = "right"
-    rows = {
-        "weights": ("weights", "as they lie in the file"),
-        "state": ("KV and other state", "kept between calls"),
-        "inputs": ("inputs", ""),
-        "activations": ("activations", f"in {total('buffers')} buffers shared with scratch"),
-        "scratch": ("scratch", "beyond the buffers of activations"),
-    }
-    for name, (kind, note) in rows.items():
-        table.add_row(f"  {kind}", size(total(name)), Text(note, "dim"))
-    table.add_row("  in all", Text(size(total("total")), "bold"), "")
-    saved = f"{size(total('views'))} by views that are no copies, {size(total('reuse'))} by reuse"
-    table.add_row("  saved", size(total("views") + total("reuse")), Text(saved, "dim"))
+    table = _table("memory at the max dims", ">", "")
+    rows = [
+        ("weights", total("weights"), "as they lie in the file"),
+        ("KV and other state", total("state"), "kept between calls"),
+        ("inputs", total("inputs"), ""),
+        ("activations", total("activations"), f"in {counted(total('buffers'), 'buffer')} shared with scratch"),
+        ("scratch", total("scratch"), "beyond the buffers of activations"),
+    ]
+    outside = {state: sum(c.bytes for c in method.constants if c.state == state) for state in (False, True)}
+    rows = rows if parts else []
+    rows += [("weights on NumPy", outside[False], "of kernels outside delegates")] if outside[False] else []
+    rows += [("state on NumPy", outside[True], "of kernels outside delegates")] if outside[True] else []
+    for kind, nbytes, note in rows:
+        table.add_row(f"  {kind}", size(nbytes), Text(note, "dim"))
+    table.add_row("  in all", Text(size(sum(nbytes for _, nbytes, _ in rows)), "bold"), "")
+    if parts:
+        saved = f"{size(total('views'))} by views that are no copies, {size(total('reuse'))} by reuse"
+        table.add_row("  saved", size(total("views") + total("reuse")), Text(saved, "dim"))
     return table
 
 
-def _ops(parts: Sequence[PartReport]) -> Table:
+def _ops(parts: Sequence[PartReport]) -> WordTable:
     in_file, in_runs = _op_counts(parts)
     counts: dict[str, list[int]] = {}
     for column, kinds in enumerate((in_file, in_runs)):
@@ -106,18 +113,15 @@ def _ops(parts: Sequence[PartReport]) -> Table:
     return _counts("op", ["in the file", "run"], counts)
 
 
-def _counts(what: str, columns: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Table:
-    table = _table(what, *columns)
-    for column in table.columns[1:]:
-        column.justify = "right"
+def _counts(what: str, columns: Sequence[str], counts: Mapping[str, Sequence[int]]) -> WordTable:
+    table = _table(what, *(f"{column} >" for column in columns))
     for op, numbers in counts.items():
         table.add_row(f"  {op}", *(str(n) if n else "-" for n in numbers))
     return table
 
 
-def _constants(constants: Sequence[Constant], every: bool) -> Table:
-    table = _table("constants, largest first", "type", "dims", "size")
-    table.columns[3].justify = "right"
+def _constants(constants: Sequence[Constant], every: bool) -> WordTable:
+    table = _table("constants, largest first", "type", "dims", "size >")
     shown = constants if every else constants[:SHOWN_CONSTANTS]
     for constant in shown:
         dims = ", ".join(map(str, constant.dims))
@@ -129,12 +133,12 @@ def _constants(constants: Sequence[Constant], every: bool) -> Table:
     return table
 
 
-def print_graph(console: Console, name: str, lines: Sequence[CallLine], checked: int, every: bool = False) -> None:
-    """The op list of a part; layers that are alike are shown once."""
-    levels = f"{checked} level{'s' if checked != 1 else ''}"
-    console.print(Text(name, "bold cyan") + Text(f": {len(lines)} op calls; formulas checked at {levels}"))
-    table = _table("op", "name", "reads", "gives")
-    table.columns[0].justify = "right"
+def print_graph(console: Console, title: str, lines: Sequence[CallLine], checked: int, every: bool = False) -> None:
+    """The op list of a part, or the instructions of a method; layers that are alike are shown once."""
+    name, _, about = title.partition(": ")
+    levels = f"formulas checked at {counted(checked, 'level')}" if checked else "at its max dims: no run comes to it"
+    show(console, Text(name, "bold cyan") + Text(f": {about}; {levels}"))
+    table = _table("op >", "name", "reads", "gives", lead=2)
     repeat = None if every else layers_of(lines)
     for line in lines:
         if repeat is not None and (layer := repeat.layer(line.op)) is not None:
@@ -149,20 +153,17 @@ def print_graph(console: Console, name: str, lines: Sequence[CallLine], checked:
             if line.op == repeat.end:
                 table.add_row("", "", "", "")
         table.add_row(str(line.op), _named(console, line.name), Text(line.reads), Text(line.results, "green"))
-    console.print(table)
+    show(console, table)
 
 
 def print_plan(console: Console, name: str, explanation: Explanation, every: bool = False) -> None:
     """The dispatches of a level, layers that are alike once, and what the routes take together."""
-    console.print(Text(name, "bold cyan") + Text(f": {explanation.summary}"))
-    table = _table(*HEAD)
-    for n in (0, 4, 5, 6):
-        table.columns[n].justify = "right"
-        table.columns[n].no_wrap = True
+    show(console, Text(name, "bold cyan") + Text(f": {explanation.summary}"))
+    table = _table(*(f"{head} >" if head in ("op", "grid", "bytes", "FLOPs") else head for head in HEAD), lead=2)
     for (op, name, *cells), style in _plan_lines(explanation.rows, every):
         table.add_row(*(Text(cell, style) for cell in (op, _named(console, name), *cells)))
-    console.print(table)
-    console.print(_routes(explanation.rows))
+    show(console, table)
+    show(console, _routes(explanation.rows))
 
 
 def _plan_lines(rows: Sequence[Row], every: bool) -> Iterator[tuple[Sequence[str], str]]:
@@ -176,16 +177,14 @@ def _plan_lines(rows: Sequence[Row], every: bool) -> Iterator[tuple[Sequence[str
             yield ["", times, "", f"ops {row.op} to {rows[repeat.end - 1].op}", "", "", ""], "dim"
 
 
-def _routes(rows: Iterable[Row]) -> Table:
+def _routes(rows: Iterable[Row]) -> WordTable:
     totals: dict[str, list[int]] = {}
     for row in rows:
         if row.grid != (0, 0):
             total = totals.setdefault(row.route, [0, 0, 0])
             for n, amount in enumerate((1, row.bytes, row.flops)):
                 total[n] += amount
-    table = _table("route", "dispatches", "bytes", "FLOPs")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table("route", "dispatches >", "bytes >", "FLOPs >")
     for route, (dispatches, nbytes, flops) in sorted(totals.items(), key=lambda item: -item[1][1]):
         table.add_row(route, str(dispatches), size(nbytes), count(flops))
     return table
@@ -196,8 +195,5 @@ def _named(console: Console, op: str) -> str:
     return op.removesuffix(".default") if console.width < NARROW else op
 
 
-def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=bool(heads), header_style="bold", padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    return table
+def _table(*heads: str, lead: int = 1) -> WordTable:
+    return WordTable(*heads, head_style="bold", lead=lead)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hightide.graph.graph import Graph, OpCall, output_ids, value_text
@@ -28,6 +28,7 @@ class CallLine:
     name: str
     arguments: tuple[ArgumentText, ...]
     gives: tuple[tuple[int, str, str], ...]  # (value id, dtype, live dims or formula of a SymInt)
+    mark: str = "%"  # before the number of a value
 
     @property
     def reads(self) -> str:
@@ -35,12 +36,17 @@ class CallLine:
 
     @property
     def results(self) -> str:
-        return " ".join(f"%{id} {dtype}{text}" if dtype else f"%{id} = {text}" for id, dtype, text in self.gives)
+        return ", ".join(self._result(*given) for given in self.gives)
+
+    def _result(self, id: int, dtype: str, text: str) -> str:
+        value = f"{self.mark}{id}"
+        return f"{value} {dtype}{text}" if dtype else f"{value} = {text}" if text else value
 
 
-def list_graph(graph: Graph, formulas: Formulas, names: Sequence[str]) -> list[CallLine]:
-    """The calls of a graph whose inputs have these names."""
+def list_graph(graph: Graph, formulas: Formulas, names: Sequence[str], state: Collection[int] = ()) -> list[CallLine]:
+    """The calls of a graph whose inputs have these names; `state` are the constants that some op writes."""
     inputs = dict(zip(graph.inputs, names, strict=True))
+    inputs |= {id: f"state {_type(graph, id)}" for id in state}
     return [
         CallLine(call.index, call.name, arguments_of(graph, call, inputs), _gives(graph, call, formulas))
         for call in graph.calls
@@ -68,6 +74,12 @@ def _gives(graph: Graph, call: OpCall, formulas: Formulas) -> tuple[tuple[int, s
         else:
             made.append((id, "", str(formulas.symints.get(id, "?"))))
     return tuple(made)
+
+
+def _type(graph: Graph, id: int) -> str:
+    value = graph.values[id]
+    assert isinstance(value, TensorValue)
+    return f"{value.dtype}[{', '.join(map(str, value.dims))}]"
 
 
 def _value_ids(graph: Graph, id: int) -> tuple[int, ...]:

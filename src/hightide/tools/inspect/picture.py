@@ -49,10 +49,16 @@ class Picture:
 
 def draw(graph: Graph, names: Mapping[int, str], repeat: Repetition | None) -> Picture:
     """The picture of the tensors' way through a graph; SymInts and constants are not in it."""
-    flows = list(_flows(graph))
     nodes = dict.fromkeys([f"i{id}" for id in names], -1)
     nodes |= {f"n{call.index}": call.index for call in graph.calls if _makes_tensors(graph, call.out)}
     nodes |= {f"o{n}": -1 for n, id in enumerate(graph.outputs) if isinstance(graph.values[id], TensorValue)}
+    return draw_flows(nodes, _flows(graph), repeat)
+
+
+def draw_flows(
+    nodes: Mapping[str, int], flows: Iterable[tuple[str, str, int]], repeat: Repetition | None = None
+) -> Picture:
+    """The picture of nodes, each with its place in the list that repeats (or -1), and what flows between them."""
     group_of = {node: _group(repeat, index) for node, index in nodes.items()}
     members: dict[str, list[str]] = {}
     for node, group in group_of.items():

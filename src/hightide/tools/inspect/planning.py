@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hightide.errors import InputError
 from hightide.fuse import fuse
 from hightide.fuse.half_storage import held
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
+from hightide.planning.levels import MaxElements
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.device_routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
+from hightide.tools.inspect.listing import CallLine, list_graph
 from hightide.tools.inspect.memory_report import Memory, memory_of
 from hightide.tools.opened_file import Part
 from hightide.traits import Traits
+from hightide.units import counted
 
 NO_ADAPTER = "no adapter (planned for a software one)"
 
@@ -57,6 +61,18 @@ class PlannedPart:
     def memory(self) -> Memory:
         return memory_of(self.planner, self.part.specs)
 
+    @cached_property
+    def lines(self) -> list[CallLine]:
+        """Its op calls."""
+        return list_graph(self.graph, self.formulas, self.part.names, self.planner.aliases.state)
+
+    @property
+    def summary(self) -> str:
+        """`12 op calls`; of a part among others also where its inputs and outputs are in the method."""
+        calls = counted(len(self.graph.calls), "op call")
+        takes, gives = ", ".join(self.part.names), ", ".join(self.part.gives)
+        return f"{calls}; takes {takes or 'nothing'}, gives {gives}" if gives else calls
+
     def plan_at(self, at: Mapping[str, int]) -> tuple[Plan, Env]:
         """The plan of a level, checked as a run would be; InputError if there is no such level."""
         dims, env = self.part.level_at(at)
@@ -64,6 +80,13 @@ class PlannedPart:
         for bound in reversed(plan.bounds):
             bound.check(env)
         return plan, env
+
+    def plan_most(self) -> Plan:
+        """At the level that is taken where nobody says; of a part that no run comes to, at the max dims."""
+        try:
+            return self.plan_at({})[0]
+        except InputError:
+            return self.planner.plan_max(MaxElements())
 
     def explain_at(self, at: Mapping[str, int]) -> Explanation:
         plan, env = self.plan_at(at)

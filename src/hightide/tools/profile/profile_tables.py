@@ -6,10 +6,11 @@ import io
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from hightide.tools.profile.profile_data import Group, LevelProfile, ProfileData
+from hightide.tools.word_tables import WordTable, show
+from hightide.units import counted
 
 # Columns after the first, with the narrowest window that shows them.
 COLUMNS = (("time", 0), ("share", 0), ("calls", 64), ("GB/s", 76), ("GFLOP/s", 88), ("of limit", 48))
@@ -28,15 +29,15 @@ def as_text(profile: ProfileData, width: int = PLAIN_WIDTH) -> str:
 
 def print_profile(profile: ProfileData, console: Console) -> None:
     parts = f", {len(profile.parts)} parts" if len(profile.parts) > 1 else ""
-    console.print(Text.assemble((profile.subject, "bold"), f"{parts} on {where_text(profile)}"))
-    console.print(Text(f"timed by {profile.timing.value}", style="dim"))
-    console.print(Text(f"the adapter's limits: {limits_text(profile)}", style="dim"))
+    show(console, Text.assemble((profile.subject, "bold"), f"{parts} on {where_text(profile)}"))
+    show(console, Text(f"timed by {profile.timing.value}", style="dim"))
+    show(console, Text(f"the adapter's limits: {limits_text(profile)}", style="dim"))
     if busy := busy_text(profile):
-        console.print(Text(busy, style="yellow"))
+        show(console, Text(busy, style="yellow"))
     for level in profile.levels:
-        console.print()
+        show(console, Text())
         for line in _level(level, console.width):
-            console.print(line)
+            show(console, line)
 
 
 def where_text(profile: ProfileData) -> str:
@@ -60,13 +61,14 @@ def busy_text(profile: ProfileData) -> str:
 def totals_text(level: LevelProfile) -> str:
     """The sum of the dispatches beside the step as it is without measuring."""
     step, timed, gpu = level.step_seconds, level.timed_seconds, level.gpu_seconds
-    runs = f"{len(level.runs)} runs" if len(level.runs) > 1 else "1 run"
+    runs = counted(len(level.runs), "run")
+    dispatches = counted(len(level.dispatches), "dispatch") + (" takes" if len(level.dispatches) == 1 else " take")
     cpu = ""
     if level.software:
         plain, measured = level.cpu_seconds
         cpu = f"; CPU time {duration(plain)} and {duration(measured)} ({_percent_more(measured, plain)})"
     return (
-        f"{len(level.dispatches)} dispatches take {duration(gpu)} in all; the whole step takes {duration(step)} when "
+        f"{dispatches} {duration(gpu)} in all; the whole step takes {duration(step)} when "
         f"nothing is timed and {duration(timed)} when they are ({_percent_more(timed, step)}){cpu}; medians of {runs} "
         f"each, after a first step of {duration(level.first)}"
     )
@@ -109,7 +111,7 @@ def _level(level: LevelProfile, width: int) -> Iterator[RenderableType]:
     yield Text(host_text(level))
 
 
-def _table(level: LevelProfile, width: int) -> Table:
+def _table(level: LevelProfile, width: int) -> WordTable:
     unit, size = ("ms", 1e-3) if level.gpu_seconds >= 1e-3 else ("µs", 1e-6)
     shown = [name for name, least in COLUMNS if width >= least]
     rows: list[tuple[str, list[str], str]] = []
@@ -141,14 +143,9 @@ def _table(level: LevelProfile, width: int) -> Table:
     if small:
         names = {group.name for group in small}
         rest = level.group("", "", "", (d for d in level.dispatches if d.op in names))
-        add(f"{len(small)} more op{'s' if len(small) > 1 else ''}", rest, style="dim")
+        add(counted(len(small), "more op"), rest, style="dim")
     add("all", level.total, style="bold")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("op and route", no_wrap=True, overflow="ellipsis")  # the one that gives way in a narrow window
-    for n, name in enumerate(shown):
-        title = unit if name == "time" else name
-        widest = max(len(title), *(len(cells[n]) for _, cells, _ in rows))
-        table.add_column(title, justify="right", no_wrap=True, min_width=widest)
+    table = WordTable("op and route", *(f"{unit if name == 'time' else name} >" for name in shown))
     for name, cells, style in rows:
         table.add_row(name, *cells, style=style)
     return table

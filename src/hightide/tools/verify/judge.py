@@ -15,6 +15,7 @@ from hightide.runtime.reference_walker import ReferenceWalker
 from hightide.tools.verify.compare import Errors, compare, row_difference
 from hightide.tools.verify.single_op import Written
 from hightide.tools.verify.tolerances import FEW_TIMES
+from hightide.units import counted
 
 NOISE = 2.0**-23  # relative: the last bit of a float32
 
@@ -96,17 +97,18 @@ def is_float(value: Any) -> bool:
 def _problem(errors: Errors, what: str) -> str:
     if not errors.bad:
         return ""
-    parts = "all" if errors.bad == errors.count else f"{errors.bad} of {errors.count}"
-    return f"{parts} elements of {what} are wrong"
+    parts = f"{errors.bad} of {counted(errors.count, 'element')}"
+    parts = "all elements" if errors.bad == errors.count > 1 else parts
+    return f"{parts} of {what} {'is' if errors.bad == 1 else 'are'} wrong"
 
 
 def _trace(before: np.ndarray | None, want: np.ndarray, got: Written, what: str) -> str:
     """What was written where nothing should have been."""
     if got.beyond:
-        where = f"{got.first_beyond} bytes behind its end"
-        return f"it writes {got.beyond} words beyond the live part of {what}, {where}"
+        where = f"{counted(got.first_beyond, 'byte')} behind its end"
+        return f"it writes {counted(got.beyond, 'word')} beyond the live part of {what}, {where}"
     if before is not None and (count := overwritten(before, want, got.array)):
-        return f"it writes {count} elements of {what} that it must leave alone"
+        return f"it writes {counted(count, 'element')} of {what} that it must leave alone"
     return ""
 
 

@@ -18,6 +18,7 @@ from hightide.graph.values import TensorValue
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Session
 from hightide.tools.verify.compare import Errors, compare
+from hightide.units import counted
 
 TOLERANCE = 1e-3  # of the range of a row, unless one is given
 
@@ -83,7 +84,7 @@ def difference_of_form(one: Graph, other: Graph) -> str:
     """A sentence on where two graphs are not the same ops on tensors of the same max dims; empty if they are."""
     for n, (a, b) in enumerate(zip_longest(one.calls, other.calls)):
         if a is None or b is None:
-            return f"one has {len(one.calls)} ops, the other {len(other.calls)}"
+            return f"one has {counted(len(one.calls), 'op')}, the other {len(other.calls)}"
         if a.name != b.name:
             return f"op {n} is {a.name} in one, {b.name} in the other"
         if (left := _out_dims(one, a)) != (right := _out_dims(other, b)):

@@ -13,15 +13,14 @@ from functools import cache
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
+from hightide.ops.choices import CHOICES, Choices
 from hightide.ops.contract import Dispatch, Kernel, Tensor
 
 HALF = 2e-3  # anything that is held or computed in halves
-APPROXIMATE = 1e-1  # a route that trades precision for speed: activations as 8-bit codes, of gate and up in one product
-
 FEW_TIMES = 8  # what float32 is off by that is allowed where an op is ill-conditioned
 CHAINED = 1e-3  # of the outputs of a whole run, against the references
 CHAINED_HALVES = 2e-2  # the same where some tensors are held as halves
-CHAINED_CODES = 5e-2  # the same where the graph rounds activations to codes: one that falls the other way moves a row
+CHAINED_CODES = 5e-2  # the same where activations are rounded to codes: one that falls the other way moves a row
 CODES = ("quantize", "q8ta", "q8csw", "dq8ca", "8da")  # what the names of such ops contain
 
 
@@ -39,8 +38,13 @@ def _computes_in_halves(kernel: Kernel) -> bool:
     return "enable f16" in kernel.shader().text
 
 
-def chained_tolerance(graph: Graph) -> float:
+def chained_tolerance(graph: Graph, choices: Choices) -> float:
     """Of the outputs of a whole run."""
-    if any(code in call.name for call in graph.calls for code in CODES):
+    if changes_numbers(choices) or any(code in call.name for call in graph.calls for code in CODES):
         return CHAINED_CODES
     return CHAINED_HALVES if any(isinstance(v, TensorValue) and v.dtype == "float16" for v in graph.values) else CHAINED
+
+
+def changes_numbers(choices: Choices) -> bool:
+    """Whether some route was chosen that rounds more than the usual ones."""
+    return any(not c.exact and choices(c) != c.default(choices.traits) for c in CHOICES.values())

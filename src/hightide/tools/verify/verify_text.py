@@ -7,16 +7,18 @@ from typing import Any
 
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from hightide.tools.verify.compare import Errors
 from hightide.tools.verify.results import LevelResult, OpResult, VerifyReport
 from hightide.tools.verify.side_by_side import PairedLevel
+from hightide.tools.word_tables import Words, WordTable
+from hightide.units import counted
 
 GOOD, BAD, FAINT = "green", "bold red", "dim"
 SHOWN = 8  # of the problems of one kind
 WIDE = 80  # characters; below, tables have fewer columns
+PLAIN_WIDTH = 80  # of a pipe
 
 
 def render(report: VerifyReport, all_ops: bool = False, width: int = 80) -> Group:
@@ -35,7 +37,7 @@ def render(report: VerifyReport, all_ops: bool = False, width: int = 80) -> Grou
     parts += [Text(line, BAD) for line in _routes_and_problems(report)]
     parts += [Text(note, FAINT) for note in report.notes]
     parts.append(verdict(report))
-    return Group(*parts)
+    return Group(*(Words(part) if isinstance(part, Text) else part for part in parts))
 
 
 def verdict(report: VerifyReport) -> Text:
@@ -63,19 +65,19 @@ def _amount(report: VerifyReport) -> str:
     if report.levels:
         ops = {(level.part, op.index) for level in report.levels for op in level.ops if op.alone is not None}
         routes = {r.routes for level in report.levels for op in level.ops for r in op.others}
-        parts.append(f"{len(ops)} ops at {_count(len(report.levels), 'level')}")
+        parts.append(f"{counted(len(ops), 'op')} at {counted(len(report.levels), 'level')}")
         if routes:
-            parts.append(f"{_count(len(routes), 'other route')}")
+            parts.append(counted(len(routes), "other route"))
     if report.pairs:
         worst = max((e.max_rel for pair in report.pairs for e in pair.outputs), default=0.0)
-        parts.append(f"at most {worst:.1e} from {report.against} at {_count(len(report.pairs), 'level')}")
+        parts.append(f"at most {worst:.1e} from {report.against} at {counted(len(report.pairs), 'level')}")
     return ", ".join(parts)
 
 
 # ---- tables
 
 
-def _levels(levels: Sequence[LevelResult], narrow: bool) -> Table:
+def _levels(levels: Sequence[LevelResult], narrow: bool) -> WordTable:
     table = _table("level", "ops >", "worst op alone", ">", "outputs >", "")
     for level in levels:
         ran = [op for op in level.ops if op.alone is not None]
@@ -92,7 +94,7 @@ def _levels(levels: Sequence[LevelResult], narrow: bool) -> Table:
     return table
 
 
-def _kinds(levels: Sequence[LevelResult], narrow: bool) -> Table:
+def _kinds(levels: Sequence[LevelResult], narrow: bool) -> WordTable:
     """Ops of one name together, over all levels."""
     kinds: dict[str, list[OpResult]] = {}
     for level in levels:
@@ -117,7 +119,7 @@ def _kinds(levels: Sequence[LevelResult], narrow: bool) -> Table:
 
 def _ops(level: LevelResult, narrow: bool) -> Group:
     more = ["dims", "NaN >", "allowed >", "routes"]
-    table = _table("op >", "name", "alone >", "chained >", *([] if narrow else more))
+    table = _table("op >", "name", "alone >", "chained >", *([] if narrow else more), lead=2)
     for op in level.ops:
         if op.status == "host":
             continue
@@ -135,7 +137,7 @@ def _ops(level: LevelResult, narrow: bool) -> Group:
             "" if op.chained is None else _number(op.chained.max_rel),
             *([] if narrow else details),
         )
-    return Group(Text(f"{level.part} at {level.name}"), table)
+    return Group(Words(Text(f"{level.part} at {level.name}")), table)
 
 
 def _pairs(report: VerifyReport, narrow: bool) -> Group:
@@ -151,8 +153,8 @@ def _pairs(report: VerifyReport, narrow: bool) -> Group:
             Text("ok", GOOD) if pair.passed else Text("FAILED", BAD),
         )
     notes = dict.fromkeys(pair.note for pair in report.pairs if pair.note)
-    lines = [Text(f"not compared op by op: {note}", FAINT) for note in notes]
-    return Group(Text(f"beside {report.against}:"), table, *lines)
+    lines = [Words(Text(f"not compared op by op: {note}", FAINT)) for note in notes]
+    return Group(Words(Text(f"beside {report.against}:")), table, *lines)
 
 
 # ---- what is wrong
@@ -171,13 +173,12 @@ def _culprit(level: LevelResult, op: OpResult) -> Group:
     if good:
         rows.append(("but right", ", ".join(f"on the route {route.choice}={route.option}" for route in good)))
     rows += [("note", hint) for hint in op.hints]
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style=FAINT, no_wrap=True)
-    table.add_column(overflow="fold")
+    table = WordTable("", "")
     for name, text in rows:
-        table.add_row(name, Text(text))
+        table.add_row(Text(name, FAINT), text)
     where = f"at {level.name}" + (f" on {level.device}" if level.device else "")
-    return Group(Text(f"{op.label} of {level.part} is wrong by itself {where}:", BAD), Padding(table, (0, 0, 0, 2)))
+    title = Words(Text(f"{op.label} of {level.part} is wrong by itself {where}:", BAD))
+    return Group(title, Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _error_rows(errors: Errors, tolerance: float) -> list[tuple[str, str]]:
@@ -221,13 +222,8 @@ def _pair_problem(report: VerifyReport, pair: PairedLevel) -> str:
 # ---- words and numbers
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
-    for column in columns:
-        right = column.endswith(">")
-        name = column.removesuffix(">").strip()
-        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    return table
+def _table(*heads: str, lead: int = 1) -> WordTable:
+    return WordTable(*heads, head_style=FAINT, lead=lead)
 
 
 def _where(level: LevelResult, levels: Sequence[LevelResult]) -> str:
@@ -254,7 +250,3 @@ def _short(name: str, narrow: bool) -> str:
 
 def _dims(dims: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, dims)) + "]"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" + ("" if n == 1 else "s")

@@ -8,7 +8,7 @@ alone is the culprit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from hightide.graph.graph import OpCall, input_ids, output_ids
 from hightide.graph.symbols import Env, evaluate
 from hightide.ops.contract import Dispatch, SymIntOp
 from hightide.planning.planner import Plan
+from hightide.runtime.device_routes import forcing
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.reference_walker import ReferenceWalker
 from hightide.tools.verify.compare import Errors, compare
@@ -25,7 +26,7 @@ from hightide.tools.verify.judge import CheckedCall, Judge, is_float
 from hightide.tools.verify.other_routes import Route, other_routes
 from hightide.tools.verify.results import OpResult, RouteResult, Status
 from hightide.tools.verify.single_op import SingleOpRunner, Written
-from hightide.tools.verify.tolerances import APPROXIMATE, tolerance_of
+from hightide.tools.verify.tolerances import tolerance_of
 
 
 class ReadsPoison(Exception):
@@ -164,9 +165,17 @@ class Walker:
             got = self.runner.run(route.plan, route.dispatches, self._given(case.before), case.wanted)
         except HightideError as error:
             return RouteResult(route.choice, route.option, names, None, str(error))
-        tolerance = self._tolerance(case.call, route.dispatches)
-        judged = self.judge.judge(case, got, tolerance if route.exact else max(tolerance, APPROXIMATE))
+        judge = self.judge
+        if not route.exact:
+            judge, case = self._on_route(case, route)
+        judged = judge.judge(case, got, self._tolerance(case.call, route.dispatches))
         return RouteResult(route.choice, route.option, names, judged.errors, judged.problem)
+
+    def _on_route(self, case: CheckedCall, route: Route) -> tuple[Judge, CheckedCall]:
+        """The case on a route that changes the numbers: beside a reference that changes them in the same way."""
+        planner = forcing(self.session.planner, {route.choice: route.option})
+        expected = ReferenceWalker(planner).evaluate(case.call, route.plan, case.before)
+        return Judge(planner), replace(case, plan=route.plan, expected=expected)
 
     def _hints(self, case: CheckedCall, dispatches: Sequence[Dispatch], poisoned: bool) -> tuple[str, ...]:
         """What tells one fault from another: poison or not, the same again or not, constants as in the file or not."""

@@ -90,11 +90,13 @@ function producer(id) {
 }
 const drawable = (name) => name && (name in part().top.at || groupOf(name));
 
+const WHERE = { NumPy: "runs on NumPy", host: "of the host", part: "runs on the adapter" };
+
 function valueLine(id) {
-  const p = part(), value = p.values[id];
-  if (value) return [`%${id}`, value.dtype, element("code", dimsText(value)), element("code", dimsAt(value)), element("code", "[" + value.max.join(", ") + "]")];
+  const p = part(), value = p.values[id], name = `${p.mark ?? "%"}${id}`;
+  if (value) return [name, value.dtype, element("code", dimsText(value)), element("code", dimsAt(value)), element("code", "[" + value.max.join(", ") + "]")];
   const symint = p.symints[id];
-  return [`%${id}`, "SymInt", element("code", symint?.text ?? ""), element("code", symint?.formula ? String(evaluate(symint.formula, state.level)) : "?"), ""];
+  return [name, "SymInt", element("code", symint?.text ?? ""), element("code", symint?.formula ? String(evaluate(symint.formula, state.level)) : "?"), ""];
 }
 
 function fill(name) {
@@ -107,8 +109,14 @@ function fill(name) {
     panel.append(element("h3", "dims"), table(["value", "type", "live", "here", "max"], [valueLine(io.value)]));
     return;
   }
-  const node = p.nodes[name];
-  panel.append(element("h2", node.name), element("p", `op ${node.op}, ${node.family}`, "dim"));
+  const node = p.nodes[name], mine = node.part === undefined;
+  panel.append(element("h2", node.name), element("p", `${mine ? "op" : "instruction"} ${node.op}, ${WHERE[node.family] || node.family}`, "dim"));
+  if (typeof node.part === "number") {
+    const into = element("button", "open this part", "link");
+    into.type = "button"; into.id = "open-part";
+    into.addEventListener("click", () => { open(node.part); $("part").value = node.part; });
+    panel.append(into);
+  }
   if (node.about) panel.append(element("p", node.about));
   levelPicker(panel);
   panel.append(element("h3", "gives"), table(["value", "type", "live", "here", "max"], node.gives.map(valueLine)));
@@ -122,10 +130,11 @@ function fill(name) {
   const users = Object.keys(p.nodes).filter((other) => p.nodes[other].arguments.some(([, , ids]) => ids.some((id) => node.gives.includes(id))) && drawable(other));
   if (users.length) {
     const line = element("p", "read by ");
-    users.slice(0, 12).forEach((user, n) => line.append(n ? ", " : "", link(user, `${p.nodes[user].short} (op ${p.nodes[user].op})`)));
+    users.slice(0, 12).forEach((user, n) => line.append(n ? ", " : "", link(user, `${p.nodes[user].short} (${mine ? "op" : "instruction"} ${p.nodes[user].op})`)));
     if (users.length > 12) line.append(` and ${users.length - 12} more`);
     panel.append(line);
   }
+  if (!mine) return;
   const at = planIndex();
   panel.append(element("h3", "dispatches"));
   if (at < 0) panel.append(element("p", `Plans are in this page for ${p.levels.map(levelText).join("; ")}. For others: hightide inspect --at.`, "dim"));
@@ -150,14 +159,16 @@ function overview() {
   for (const method of report.methods) {
     const type = (t) => `${t.dtype}[${t.live.join(", ")}]`;
     panel.append(element("h3", method.name), element("p", `(${method.inputs.map((t) => `${t.name} ${type(t)}`).join(", ")}) → ${method.outputs.map(type).join(", ")}`, "dims"));
-    const outside = Object.entries(method.outside);
+    const outside = Object.entries(method.outside), kept = method.constants.reduce((total, c) => total + c.bytes, 0);
     if (outside.length) panel.append(element("p", "on NumPy: " + outside.map(([op, n]) => `${op} ×${n}`).join(", ")));
     const sum = (name) => method.parts.reduce((total, q) => total + q.memory[name], 0);
     const kinds = [["weights", "weights"], ["KV and other state", "state"], ["inputs", "inputs"], ["activations", "activations"], ["scratch", "scratch"], ["saved by views", "views"], ["saved by reuse", "reuse"]];
-    panel.append(table(["memory at the max", ""], kinds.map(([text, name]) => [text, amount(sum(name), "B")]), [1]));
+    const rows = kinds.map(([text, name]) => [text, amount(sum(name), "B")]);
+    if (kept) rows.push(["weights and state on NumPy", amount(kept, "B")]);
+    panel.append(table(["memory at the max", ""], rows, [1]));
   }
   const integers = Object.entries(p.symints);
-  if (integers.length) panel.append(element("h3", "live integers"), table([], integers.map(([id, f]) => [`%${id}`, element("code", f.text), element("code", f.formula ? String(evaluate(f.formula, state.level)) : "?")])));
+  if (integers.length) panel.append(element("h3", "live integers"), table([], integers.map(([id, f]) => [`${p.mark ?? "%"}${id}`, element("code", f.text), element("code", f.formula ? String(evaluate(f.formula, state.level)) : "?")])));
   const shownFamilies = [...new Set(Object.values(p.nodes).filter((n) => n.gives.some((id) => p.values[id])).map((n) => n.family))].sort();
   const legend = element("p");
   shownFamilies.forEach((family) => { const dot = element("span", "■ "); dot.style.color = hue(family); legend.append(dot, family + "  "); });
@@ -260,12 +271,12 @@ $("theme").addEventListener("click", () => {
 });
 
 function open(number) {
-  state.part = number; state.chosen = null; state.open = new Set(); state.found = [];
+  state.part = number; state.chosen = null; $("search").value = ""; $("found").textContent = ""; state.open = new Set(); state.found = [];
   const p = part();
   state.level = { ...(p.levels[0] || Object.fromEntries(p.symbols.map((s) => [s.name, s.most]))) };
   $("layers").hidden = !Object.keys(p.groups).length;
   const groups = Object.keys(p.groups).length;
-  $("picture").setAttribute("aria-label", `the graph of ${p.name}: ${Object.keys(p.nodes).length} ops${groups ? ` in ${groups} layers` : ""}; arrow keys follow the tensors, Enter opens`);
+  $("picture").setAttribute("aria-label", `the graph of ${p.name}: ${Object.keys(p.nodes).length} op${Object.keys(p.nodes).length === 1 ? "" : "s"}${groups ? ` in ${groups} layers` : ""}; arrow keys follow the tensors, Enter opens`);
   render(); start(); overview();
 }
 $("title").textContent = data.report.path.split(/[\\/]/).pop();
@@ -274,5 +285,9 @@ if (data.parts.length > 1) {
   data.parts.forEach((p, n) => $("part").append(new Option(p.name, n)));
   $("part").addEventListener("change", (event) => open(+event.target.value));
 }
-if (data.parts.length) open(0);
+// A method of several parts is shown as such, one of a single part as that part.
+const parts = data.parts.flatMap((p, n) => (p.mark ? [] : [n]));
+const first = parts.length === 1 ? parts[0] : 0;
+$("part").value = first;
+if (data.parts.length) open(first);
 else $("panel").append(element("h2", "nothing to draw"), element("p", data.report.missing.join("; ") || "This program has no delegated part.", "dim"));

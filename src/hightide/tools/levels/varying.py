@@ -17,7 +17,7 @@ import numpy as np
 
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec
-from hightide.tools.inspect.formulas import Formula, Live, formula_of
+from hightide.tools.levels.formulas import Formula, Live, formula_of
 
 DIM_NAMES = "STUVWXYZABCDEFGHIJKLMNOPQR"
 INT32_MAX = int(np.iinfo(np.int32).max)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,11 +16,11 @@ from hightide.graph.symbols import Element, Env, elements
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputElements, InputSpec, MaxElements, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
+from hightide.pte.interpreter import Observer, PartCall, Run
 from hightide.pte.program import Method, MethodInfo, Program
-from hightide.runtime.session import Session
-from hightide.tools.inspect.formulas import Live
-from hightide.tools.inspect.method_trace import MethodTrace, PartInputs
-from hightide.tools.inspect.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
+from hightide.tools.levels.formulas import Live
+from hightide.tools.levels.method_trace import MethodRun, MethodTrace
+from hightide.tools.levels.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
 
 MAX_INDEX = 1 << 20  # an input that takes any number up to this is not one of indices
 
@@ -88,7 +88,7 @@ class MethodSource:
         self.program, self.file = program, file
         self.specs: Sequence[InputSpec] = info.inputs
         self._last: tuple[Any, dict[int, list[np.ndarray]]] | None = None
-        self._decided: dict[Any, dict[int, PartInputs]] = {}  # by level
+        self._decided: dict[Any, MethodRun] = {}  # by level
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -109,8 +109,7 @@ class MethodSource:
 
     def runs(self, dims: Sequence[Dims], values: Mapping[ElementAt, int]) -> bool:
         # Which branch is taken depends on the data: there, both signs are tried.
-        branches = any(isinstance(instruction, JumpFalseCall) for instruction in self.file.instructions)
-        return all(self._accepts(dims, values, fill) for fill in ((0, 1, -1) if branches else (0,)))
+        return all(self._accepts(dims, values, fill) for fill in ((0, 1, -1) if self._branches else (0,)))
 
     def _accepts(self, dims: Sequence[Dims], values: Mapping[ElementAt, int], fill: int) -> bool:
         given = _zero_inputs(self.specs, dims, values)
@@ -143,19 +142,38 @@ class MethodSource:
         return dict(sorted(found.items()))
 
     def decided(self, part: int, level: Mapping[str, int]) -> tuple[list[Dims], Env]:
+        run = self.run_at(level)
+        if part not in run.parts:
+            raise InputError(f"{self.file.name} does not come to its part {part} at this level")
+        return run.parts[part].dims, run.parts[part].env
+
+    def run_at(self, level: Mapping[str, int]) -> MethodRun:
+        """What a run at a level shows: dims and integers, which are `Live` if those of the level are."""
         key = tuple(level.items()), any(isinstance(value, Live) for value in level.values())
         if key not in self._decided:
             dims, values = dims_at(self.specs, self.symbols, level), values_at(self.symbols, level)
-            given = _random_inputs(self.specs, dims, values, self._limits, 0, None)
-            self._decided[key] = self._trace.trace(given, dims, values)
-        if part not in self._decided[key]:
-            raise InputError(f"{self.file.name} does not come to its part {part} at this level")
-        given_to_part = self._decided[key][part]
-        return given_to_part.dims, given_to_part.env
+            runs = [self._trace.trace(given, dims, values) for given in self._given(dims, values, 0, None)]
+            parts = {n: part for run in reversed(runs) for n, part in run.parts.items()}
+            seen = {id: value for run in reversed(runs) for id, value in run.values.items()}
+            self._decided[key] = MethodRun(parts, seen, runs[0].outputs)
+        return self._decided[key]
+
+    @cached_property
+    def _branches(self) -> bool:
+        return any(isinstance(instruction, JumpFalseCall) for instruction in self.file.instructions)
+
+    def _given(
+        self, dims: Sequence[Dims], values: Mapping[ElementAt, int], seed: int, tokens: Sequence[int] | None
+    ) -> Iterator[list[np.ndarray]]:
+        """Random inputs; where there are branches, also with one sign alone, which may lead to others."""
+        given = _random_inputs(self.specs, dims, values, self._limits, seed, tokens)
+        yield given
+        for sign in (1, -1) if self._branches else ():
+            yield [_of_sign(array, sign) for array in given]
 
     @cached_property
     def _trace(self) -> MethodTrace:
-        return MethodTrace(self.file, self.specs, self.method.sessions)
+        return MethodTrace(self.method)
 
     def inputs(self, part: int, level: Mapping[str, int], seed: int, tokens: Sequence[int] | None) -> list[np.ndarray]:
         seen = self._seen(level, seed, tokens)
@@ -168,8 +186,10 @@ class MethodSource:
         key = (tuple(level.items()), seed, None if tokens is None else tuple(tokens))
         if self._last is None or self._last[0] != key:
             dims, values = dims_at(self.specs, self.symbols, level), values_at(self.symbols, level)
-            given = _random_inputs(self.specs, dims, values, self._limits, seed, tokens)
-            self._last = key, self._run(given)
+            seen: dict[int, list[np.ndarray]] = {}
+            for given in self._given(dims, values, seed, tokens):
+                seen = self._run(given) | seen
+            self._last = key, seen
         return self._last[1]
 
     @cached_property
@@ -208,15 +228,21 @@ class MethodSource:
 
     def _run(self, given: list[np.ndarray]) -> dict[int, list[np.ndarray]]:
         """What each part was given in a run from the start; state stays as it was."""
-        seen: dict[int, list[np.ndarray]] = {}
-        numbers = {id(session): n for n, session in enumerate(self.method.sessions)}
+        seen = _Seen()
+        self.method.observe(given, seen)
+        return seen.inputs
 
-        def observe(session: Session, inputs: list[Any]) -> None:
-            arrays = [spec.array(value) for spec, value in zip(session.specs, inputs, strict=True)]
-            seen.setdefault(numbers[id(session)], arrays)
 
-        self.method.observe(given, observe)
-        return seen
+class _Seen(Observer):
+    """Keeps what each delegate is given the first time."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[int, list[np.ndarray]] = {}
+
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        arrays = [spec.array(value) for spec, value in zip(call.session.specs, call.inputs, strict=True)]
+        self.inputs.setdefault(call.number, arrays)
+        run()
 
 
 # ---- inputs
@@ -275,6 +301,12 @@ def _random_inputs(
     for (position, flat), value in values.items():
         given[position].reshape(-1)[flat] = value
     return given
+
+
+def _of_sign(array: np.ndarray, sign: int) -> np.ndarray:
+    if array.dtype.kind == "f":
+        return sign * np.abs(array)
+    return np.full_like(array, sign > 0) if array.dtype.kind == "b" else array
 
 
 def _place_tokens(

@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import HightideError
-from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
+from hightide.formats.program_file import TensorSpec, ValueListSpec
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
 from hightide.ops.contract import Context, Op, SymIntOp, Tensor
-from hightide.planning.levels import InputSpec
-from hightide.pte.interpreter import Interpreter, Observer
+from hightide.pte.interpreter import Observer, PartCall, Run
 from hightide.pte.kernel_calls import Signature, find_op
-from hightide.runtime.session import Session
-from hightide.tools.inspect.varying import ElementAt
+from hightide.pte.program import Method
+from hightide.tools.levels.varying import ElementAt
 
-OUTPUTS = -1  # stands for the method itself among its parts
 ITEM = find_op("aten::_local_scalar_dense")
 
 
@@ -37,33 +35,41 @@ class PartInputs:
     env: Env
 
 
-class MethodTrace(Interpreter):
+@dataclass(frozen=True)
+class MethodRun:
+    """What was seen in a run."""
+
+    parts: dict[int, PartInputs]  # by the number of the delegate, those that it came to
+    values: dict[int, Any]  # dims of the tensors, and the integers, that instructions gave
+    outputs: list[Dims]
+
+
+class MethodTrace(Observer):
     """Runs a method and keeps what its parts are given."""
 
-    def __init__(self, method: MethodFile, specs: Sequence[InputSpec], sessions: Sequence[Session]) -> None:
-        super().__init__(method, specs, sessions)
+    def __init__(self, method: Method) -> None:
+        self._method, self._file = method, method.interpreter.method
         self._traces: dict[int, Any] = {}  # value id -> dims or number
         self._items: dict[tuple[int, int], int] = {}  # (value id, flat index) -> number in an input
         self._parts: dict[int, PartInputs] = {}
+        self._values: dict[int, Any] = {}
 
-    def trace(
-        self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]
-    ) -> dict[int, PartInputs]:
-        """What each part is given, by the number of its delegate, and what the method gives; state stays as it was."""
-        self._parts = {}
-        self._items = {(self.method.inputs[n], flat): value for (n, flat), value in values.items()}
+    def trace(self, given: Sequence[np.ndarray], dims: Sequence[Dims], values: Mapping[ElementAt, int]) -> MethodRun:
+        """A run with these inputs; state stays as it was."""
+        self._parts, self._values = {}, {}
+        self._items = {(self._file.inputs[n], flat): value for (n, flat), value in values.items()}
         self._traces = {}
-        for id, d in zip(self.method.inputs, dims, strict=True):
+        for id, d in zip(self._file.inputs, dims, strict=True):
             number = self._items.get((id, 0))
-            self._traces[id] = d if isinstance(self.method.values[id], TensorSpec) else number
-        outputs = self.run(given, lambda *_: None)
-        last = [self._traces.get(id) for id in self.method.outputs]
+            self._traces[id] = d if isinstance(self._file.values[id], TensorSpec) else number
+        outputs = self._method.observe(given, self)
+        last = [self._traces.get(id) for id in self._file.outputs]
         shapes = [d if d == array.shape else array.shape for d, array in zip(last, outputs, strict=True)]
-        return self._parts | {OUTPUTS: PartInputs(shapes, {})}
+        return MethodRun(self._parts, self._values, shapes)
 
-    def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
+    def kernel(self, op: type[Op], call: Signature, values: Sequence[Any], run: Run) -> None:
         args = [self._traced(id, values) for id in call.reads]
-        super()._run_kernel(op, call, values)
+        run()
         ctx = Context(env={}, input_positions={}, scratch_limit=1 << 62)
         try:
             made: Iterable[Any]
@@ -77,32 +83,32 @@ class MethodTrace(Interpreter):
         except (HightideError, NotImplementedError, TypeError, ValueError, IndexError, AttributeError, KeyError):
             self._keep(call.writes, [], values)
 
-    def _run_delegate(
-        self, session: Session, args: tuple[int, ...], values: list[Any], observe: Observer | None
-    ) -> None:
-        ids, count = session.graph.inputs, len(session.specs)
-        traces = [self._traced(id, values) for id in args[:count]]
+    def delegate(self, call: PartCall, values: Sequence[Any], run: Run) -> None:
+        session = call.session
+        traces = [self._traced(id, values) for id in call.reads]
         dims = [s.dims if isinstance(s, Tensor) else () for s in traces]
-        env: dict[Element, int] = _Elements([values[id] for id in args[:count]])
-        for n, (id, trace) in enumerate(zip(args, traces, strict=False)):
+        env: dict[Element, int] = _Elements(call.inputs)
+        for n, (id, trace) in enumerate(zip(call.reads, traces, strict=True)):
             if isinstance(trace, Tensor):
                 env.update({Element(n, flat): v for (value, flat), v in self._items.items() if value == id})
             else:
                 env[Element(n, 0)] = trace
-        number = next(n for n, s in enumerate(self.sessions) if s is session)
-        self._parts.setdefault(number, PartInputs(dims, env))
-        super()._run_delegate(session, args, values, observe)
-        assert len(ids) == count
-        plan = session.planner.plan(dims, env)
+        self._parts.setdefault(call.number, PartInputs(dims, env))
+        run()
+        try:
+            plan = session.planner.plan(dims, env)
+        except HightideError:  # an integer that `_Elements` does not know decides a shape
+            self._keep(call.writes, [], values)
+            return
         outputs = [
             plan.dims[id] if id in plan.dims else evaluate(plan.symints[id], env) if id in plan.symints else None
             for id in session.graph.outputs
         ]
-        self._keep(args[count:], outputs, values)
+        self._keep(call.writes, outputs, values)
 
-    def _traced(self, id: int, values: list[Any]) -> Any:
+    def _traced(self, id: int, values: Sequence[Any]) -> Any:
         """An argument as an op's `outputs` takes it."""
-        spec = self.method.values[id]
+        spec = self._file.values[id]
         if isinstance(spec, ValueListSpec):
             return tuple(None if item == -1 else self._traced(item, values) for item in spec.items)
         if isinstance(spec, TensorSpec):
@@ -113,16 +119,18 @@ class MethodTrace(Interpreter):
         number = self._traces.get(id)
         return number if number is not None and number == values[id] else values[id]
 
-    def _keep(self, ids: Sequence[int], made: Sequence[Any], values: list[Any]) -> None:
+    def _keep(self, ids: Sequence[int], made: Sequence[Any], values: Sequence[Any]) -> None:
         """Traces that agree with what was computed; others are forgotten."""
         for n, id in enumerate(ids):
             trace = made[n] if n < len(made) else None
             value = values[id]
-            actual = np.shape(value) if isinstance(self.method.values[id], TensorSpec) else value
+            actual = np.shape(value) if isinstance(self._file.values[id], TensorSpec) else value
             if trace is not None and trace == actual:
                 self._traces[id] = trace
             else:
                 self._traces.pop(id, None)
+            if isinstance(actual, tuple | int):
+                self._values[id] = self._traces.get(id, actual)
 
 
 class _Elements(dict[Element, int]):
