@@ -69,6 +69,7 @@ class RandomGraph:
 
     def __init__(self, seed: int, steps: int = 6) -> None:
         self.rng = np.random.default_rng(seed)
+        self.unrest = 0.3  # how often a value is disturbed
         self.b = GraphBuilder()
         self.width = int(self.rng.choice([16, 16, 32, 12, 7]))
         self.letters: dict[str, tuple[TensorValue, int]] = {}
@@ -81,23 +82,25 @@ class RandomGraph:
         self.caches = [self._cache() for _ in range(2)]
         shapes = [(ONE, Size(1, "S")), (Size(1, "S"),), (Size(1, "B"), Size(1, "S")), (Size(1, "S"), Size(1, "T"))]
         for n in range(int(self.rng.integers(1, 3))):
-            self._input((*shapes[0 if n == 0 and self.chance(0.5) else self.rng.integers(len(shapes))], self.wide))
+            self._input((*shapes[0 if n == 0 and self.chance(0.7) else self.rng.integers(len(shapes))], self.wide))
         moves: list[tuple[float, Callable[[], Node]]] = [
             (3, self._residual),
             (2, self._gated),
-            (2, self._attention),
+            (4, self._attention),
             (2, self._add_norm),
             (2, self._linear_of_view),
-            (1, self._selected),
+            (2, self._selected),
             (2, lambda: self.view(self.pick())),
             (1, lambda: self.unary(self.pick())),
             (1, self._sum),
             (1, lambda: self.norm(self.pick())),
             (1, self._read_cache),
             (1, self._twice),
+            (1, self._across_a_write),
         ]
         weights = np.array([weight for weight, _ in moves])
         for _ in range(steps):
+            self.unrest = self.choose(0.02, 0.1, 0.3)
             made = moves[self.rng.choice(len(moves), p=weights / weights.sum())][1]()
             self.pool.append(self.disturbed(made))
         kept = [node for node in self.pool[-3:] if self.b.inputs.count(node.value.id) == 0]
@@ -157,6 +160,10 @@ class RandomGraph:
     def constant(self, *dims: int, scale: float = 1.0) -> TensorValue:
         return self.b.constant((self.rng.normal(size=dims) * scale).astype(np.float32))
 
+    def eighths(self, *dims: int) -> TensorValue:
+        """A constant whose sums are exact, in whatever type."""
+        return self.b.constant(self.rng.integers(-16, 17, dims).astype(np.float32) / 8)
+
     def symint(self, size: Size) -> Any:
         """A dim as an argument: a literal, or the SymInt of a live dim."""
         total: Any = size.number
@@ -215,7 +222,7 @@ class RandomGraph:
 
     def disturbed(self, node: Node) -> Node:
         """The same values, perhaps by another way, perhaps with other uses."""
-        if not self.chance(0.3):
+        if not self.chance(self.unrest):
             return node
         match self.choose("output", "read", "view", "view", "clone", "write", "size"):
             case "output":
@@ -256,7 +263,8 @@ class RandomGraph:
         else:
             weight = self.blocks(columns, k) if kind == "blocks" and k % 32 == 0 else self.weight(columns, k)
             value = self.b.call("aten.linear.default", node.value, weight, with_bias)
-        return Node(value, (*node.dims[:-1], Size(columns)))
+        made = Node(value, (*node.dims[:-1], Size(columns)))
+        return self.viewed(made, made.dims) if self.chance(0.2) else made  # as exporters do
 
     def linear_kind(self) -> str:
         return str(self.choose("float", "float", "q4", "blocks"))
@@ -276,11 +284,11 @@ class RandomGraph:
         return self.b.stored((rows, columns), "Q8_0", Blob(data.tobytes(), 0, data.size))
 
     def norm(self, node: Node, eps: float | None = None) -> Node:
-        weight = self.constant(node.dims[-1].number if node.dims else 1)
-        if self.chance(0.15):
-            weight = self.b.call("aten.add.Tensor", weight, self.constant(*weight.dims), 1)
         if not node.dims or node.dims[-1].letters:
             return self.unary(node)
+        weight = self.eighths(node.dims[-1].number)
+        if self.chance(0.15):
+            weight = self.b.call("aten.add.Tensor", weight, self.eighths(*weight.dims), 1)
         eps = self.choose(1e-5, 1e-6) if eps is None else eps
         return Node(self.b.call("et_vk.rms_norm.default", node.value, weight, eps), node.dims)
 
@@ -391,6 +399,26 @@ class RandomGraph:
                 self.write_cache(cache)
             return self.linear(seen, 8)
         return self.unary(node)
+
+    def _across_a_write(self) -> Node:
+        """What was read of a cache, used after the cache was written to."""
+        cache = self.choose(*self.caches)
+        node = Node(cache, (ONE, Size(CONTEXT), Size(2), Size(4)))
+        if self.chance(0.3):
+            node = self.viewed(node, (ONE, Size(CONTEXT), Size(8)))
+        other = self.unary(node)
+        form = self.choose("linear", "sum", "select")
+        if form == "linear":
+            read = self.linear(node, node.dims[-1].number)
+        else:
+            read = self.norm(node) if form == "select" else self.add(node, other)
+        if self.chance(0.7):
+            self.write_cache(cache)
+        if form == "linear":
+            return self.add(other, read)
+        if form == "sum":
+            return self.norm(read)
+        return Node(self.b.call("aten.select_copy.int", read.value, 1, 0), (ONE, *node.dims[2:]))
 
     def _twice(self) -> Node:
         """The same work done twice, the second time perhaps on memory that has changed, or written to."""

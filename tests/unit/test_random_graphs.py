@@ -40,9 +40,7 @@ def plan_all(graph: Graph, calls: Sequence[list[np.ndarray]], traits: Traits) ->
     planner, specs = Planner(graph, choices=Choices(traits)), graph_inputs(graph, None, None)
     plan_session(planner, specs)
     for given in calls:
-        plan = planner.plan([array.shape for array in given], InputElements(given, specs))
-        for step in plan.steps:
-            step.dispatch.check_types()
+        planner.plan([array.shape for array in given], InputElements(given, specs))
 
 
 def assert_close(got: np.ndarray, want: np.ndarray) -> None:
@@ -56,10 +54,10 @@ def assert_close(got: np.ndarray, want: np.ndarray) -> None:
 class Example:
     """A random graph with what it gives, to compare fused ones with."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, every: bool = True) -> None:
         made = RandomGraph(seed)
-        self.graph = made.graph
-        calls = made.calls()
+        self.graph, self.traits = made.graph, (SOFTWARE, SUBGROUPS) if every else (SOFTWARE,)
+        calls = made.calls() if every else made.calls()[::2]
         outputs, self.state = results(self.graph, calls)
         self.calls = [given for given, out in zip(calls, outputs, strict=True) if out is not None]
         self.outputs = [out for out in outputs if out is not None]
@@ -74,13 +72,13 @@ class Example:
                 assert_close(*pair)
         for pair in zip(state, self.state, strict=True):
             assert_close(*pair)
-        for traits in (SOFTWARE, SUBGROUPS):
+        for traits in self.traits:
             plan_all(fused, self.calls, traits)
 
 
 def check_seed(seed: int, every: bool) -> None:
-    """All passes; each alone and all but it; all in another order. Not `every`: one of each."""
-    example = Example(seed)
+    """All passes; each alone and all but it; all in another order. Not `every`: one of each, and fewer calls."""
+    example = Example(seed, every)
     rng = np.random.default_rng(seed)
     names = list(PASSES)
     some = names if every else [names[rng.integers(len(names))]]
@@ -100,9 +98,9 @@ def _check(example: Example, seed: int, names: Sequence[str]) -> None:
         raise AssertionError(f"seed {seed}, passes {', '.join(names)}: {error}\n{example.graph}") from error
 
 
-@pytest.mark.parametrize("start", range(0, 60, 20))
-def test_passes_keep_what_a_random_graph_gives(start: int) -> None:
-    for seed in range(start, start + 20):
+@pytest.mark.parametrize("start", range(0, 16, 8))
+def test_passes_keep_what_random_graphs_give(start: int) -> None:
+    for seed in range(start, start + 8):
         check_seed(seed, every=False)
 
 
@@ -115,7 +113,7 @@ def test_every_pass_alone_and_all_but_it_keep_what_random_graphs_give(start: int
 
 def test_random_graphs_have_what_every_pass_looks_for() -> None:
     changed = dict.fromkeys(PASSES, 0)
-    for seed in range(60):
+    for seed in range(40):
         graph = RandomGraph(seed).graph
         before = [(call.name, tuple(call.args.items())) for call in fuse(graph, ()).calls]
         for name in PASSES:

@@ -57,6 +57,10 @@ class LiveDims:
             self._dims[id] = value.dims if value.constant is not None else _unknown(value)
         return tuple([self._found(dim) for dim in self._dims[id]])
 
+    def fix(self, id: int) -> None:
+        """Take a tensor that has become a constant."""
+        self._dims[id] = self._tensor(id).dims
+
     def enter(self, call: OpCall) -> None:
         """Take a call whose arguments are known: its outputs are now, too."""
         out = self._values[call.out]

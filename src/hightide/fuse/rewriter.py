@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -157,6 +157,15 @@ class Rewriter:
     def _place(self, call: OpCall) -> tuple[int, int]:
         """Where a call stands; places compare as calls run."""
         return call.index, next(n for n, other in enumerate(self._at[call.index]) if other is call)
+
+    def fold(self, call: OpCall, made: Mapping[int, tuple[AnyBlob, str]]) -> None:
+        """Leave out a call whose outputs are these bytes, of the types that they are stored as."""
+        for id, (blob, stored) in made.items():
+            value = self.tensor(id)
+            self.values[id] = replace(value, constant=blob, stored="" if stored == value.dtype else stored)
+            self._live.fix(id)
+        self._at[call.index] = [other for other in self._at[call.index] if other is not call]
+        self._leave(call)
 
     def drop(self, id: int) -> None:
         """Leave out the call that makes a value, if nobody needs it."""
