@@ -124,7 +124,9 @@ class LiveDims:
             return self._reshaped(call.out, source, self._sizes(args["sizes"]))
         if "dims" in args:
             given = self._literal(args["dims"])
-            drop = {d % max(len(source), 1) for d in (given if isinstance(given, tuple) else (given,)) if isinstance(d, int)}
+            drop = {
+                d % max(len(source), 1) for d in (given if isinstance(given, tuple) else (given,)) if isinstance(d, int)
+            }
             most = self._tensor(args["x"]).dims
             return tuple(d for axis, d in enumerate(source) if axis not in drop or most[axis] != 1)
         if "dim" in args:

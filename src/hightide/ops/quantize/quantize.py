@@ -10,6 +10,7 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
+from hightide.ops.int8.affine import codes_of
 from hightide.ops.linear.epilogue import Epilogue, Product, finished
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
 
@@ -55,8 +56,9 @@ class ChooseQparams(Op):
 
     @staticmethod
     def reference(x: np.ndarray, low: int, high: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-        least, most = np.minimum(x.min(axis=-1), 0), np.maximum(x.max(axis=-1), 0)
-        scale = np.maximum((most - least) / (high - low), eps)
+        x = x.astype(np.float32)  # as torch: at ties the type decides the zero point
+        least, most = np.minimum(x.min(axis=-1), np.float32(0)), np.maximum(x.max(axis=-1), np.float32(0))
+        scale = np.maximum((most - least) / np.float32(high - low), np.float32(eps))
         return scale, np.clip(low - np.round(least / scale), low, high).astype(np.int8)
 
 
@@ -113,5 +115,6 @@ class LinearDynamicQ8Q4(Op):
         bias: np.ndarray | None,
     ) -> np.ndarray:
         scale, zero = x_scale[..., None], x_zero[..., None].astype(x.dtype)
-        rounded = (np.clip(np.round(x / scale) + zero, -128, 127) - zero) * scale
+        codes = codes_of(x, np.float32(1) / scale.astype(np.float32), zero, -128, 127)
+        rounded = (codes - zero) * scale
         return finished(q4_reference(rounded, weight, scales, group), bias)
