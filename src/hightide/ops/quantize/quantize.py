@@ -25,7 +25,7 @@ class ChooseQparams(Op):
     target_dtype: int | None
     low: int
     high: int
-    eps: float = float(np.finfo(np.float32).eps)
+    eps: float = float(np.finfo(np.float32).tiny)  # as torchao
     scale_dtype: int | None = None
     zero_dtype: int | None = None
     keepdim: bool = False
