@@ -27,7 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its deleg
 # Errors are relative to the range of what is expected, over all steps of a schedule. Three programs are special:
 # llama_fp16 rounds every result to halves (2**-11 each, over two layers), which neither judge does; llama_8da4w and
 # cnn_int8 round activations to 8 bits: where a value is halfway, the last bit of a float32 decides about 1/255 of
-# its range. That is rare, so most of their steps must be as near as those of the others.
+# its range. That is rare, so most of their steps must be as near as those of the others. The quotients are those of
+# eager, bit for bit (test_quotients.py); what differs are the values that are rounded, which NumPy has as eager has them.
 HALVES = {"llama_fp16": 1e-3}
 ROUNDED = {"llama_8da4w": 1e-2, "cnn_int8": 1e-2}
 LLAMAS = [name for name, entry in INDEX.items() if "vocab" in entry]
@@ -49,6 +50,8 @@ def test_every_step_agrees_with_the_eager_model(name: str, place: str | None) ->
         got = program.method(method)(*inputs)
         errors.append(max(relative_error(*pair) for pair in zip(got, goldens, strict=True)))
     check(name, errors, HALVES.get(name, 1e-4))
+    if name == "llama_8da4w" and place == "cpu":
+        assert max(errors) <= 1e-6, errors
 
 
 @pytest.mark.parametrize("name", INDEX)

@@ -10,6 +10,7 @@ import pytest
 
 from hightide.errors import InputError, ProgramError
 from hightide.formats.program_file import (
+    DelegateCall,
     EValue,
     FreeCall,
     Instruction,
@@ -22,8 +23,11 @@ from hightide.formats.program_file import (
     ValueListSpec,
 )
 from hightide.graph.blob import Blob
+from hightide.ops.builder import GraphBuilder
 from hightide.pte.kernel_calls import find_op, signature
+from hightide.pte.method_info import describe_method
 from hightide.pte.program import Method, Program
+from hightide.runtime.cpu_session import CpuSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 
@@ -205,3 +209,48 @@ def test_signature(kernel: str, values: list[EValue], args: tuple[int, ...], rea
 
 def test_unknown_kernel() -> None:
     assert find_op("aten::nothing.out") is None
+
+
+def delegated(declared: tuple[int, ...], made: tuple[int, ...], *after: Instruction) -> Method:
+    """A method that is one delegate, whose output x + x is viewed as `made`; the program declares other dims."""
+    b = GraphBuilder()
+    x = b.input((6, 4))
+    sizes = [b.call("sym_size.int", x, 0) if size == 6 else size for size in made]
+    doubled = b.call("aten.view_copy.default", b.call("aten.add.Tensor", x, x, 1), sizes)
+    values = (tensor(6, 4), tensor(*declared), tensor(*declared))
+    calls = (DelegateCall(0, (0, 1)), *after)
+    file = MethodFile("forward", values, (0,), (2,) if after else (1,), calls, ())
+    program = Program(ProgramFile(Path("hand.pte"), {}, {}), "cpu")
+    return Method(program, describe_method(file), file, [CpuSession(b.graph(doubled))])
+
+
+@pytest.mark.parametrize("after", [(), (MoveCall(1, 2),)], ids=["alone", "with others"])
+@pytest.mark.parametrize(
+    ("declared", "made"), [((6, 4), (1, 6, 4)), ((6, 1, 4), (6, 4)), ((1, 6, 4, 1), (6, 1, 4)), ((6, 4), (6, 4))]
+)
+def test_a_delegates_output_may_differ_by_dims_of_1(
+    declared: tuple[int, ...], made: tuple[int, ...], after: tuple[Instruction, ...]
+) -> None:
+    forward = delegated(declared, made, *after)
+    for rows in (6, 1, 3):
+        x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+        (out,) = forward(x)
+        assert out.shape == tuple(rows if d == 6 else d for d in declared)
+        assert np.array_equal(out.reshape(rows, 4), x + x)
+
+
+def test_a_delegates_output_of_other_dims_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the output would be \[6, 2, 2\], over its max dims \[6, 4\]"):
+        delegated((6, 4), (6, 2, 2), MoveCall(1, 2))(np.zeros((6, 4), np.float32))
+
+
+def test_an_empty_input_that_an_op_refuses_is_named() -> None:
+    b = GraphBuilder()
+    last = b.call("aten.select_copy.int", b.input((6, 4)), 0, -1)
+    file = MethodFile("forward", (tensor(6, 4), tensor(4)), (0,), (1,), (DelegateCall(0, (0, 1)),), ())
+    program = Program(ProgramFile(Path("hand.pte"), {}, {}), "cpu")
+    forward = Method(program, describe_method(file), file, [CpuSession(b.graph(last))])
+    assert forward(np.ones((2, 4), np.float32))[0].tolist() == [1, 1, 1, 1]
+    with pytest.raises(InputError) as refused:
+        forward(np.ones((0, 4), np.float32))
+    assert str(refused.value) == "input in0 is [0, 4], with 0 along dim 0: method forward takes at least 1 there"

@@ -16,6 +16,8 @@ from hightide.fuse import PASSES, fuse
 from hightide.graph.blob import Blob, Joined, join
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
+from hightide.planning.levels import MaxElements
+from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
 from hightide.tools.opened_file import Part, open_file
 
@@ -71,8 +73,9 @@ def test_a_fused_graph_gives_the_same(path: Path) -> None:
     for part in open_file(path, device="cpu").parts:
         fused = fuse(part.graph)
         assert len(fused.calls) <= len(part.graph.calls)
-        # 8-bit activations: a value may fall on the other side of a rounding
-        assert_same(part.graph, fused, schedule(part), 2e-2 if "8da4w" in path.name else 1e-9)
+        # 8-bit activations: a value may fall on the other side of a rounding. Folded constants are rounded to float32.
+        folded = calls_of(fuse(part.graph, ["constants"])) != calls_of(fuse(part.graph, []))
+        assert_same(part.graph, fused, schedule(part), 2e-2 if "8da4w" in path.name else 1e-6 if folded else 1e-9)
 
 
 @pytest.mark.parametrize("file", ["conformance/qwen3.pte", "conformance/llama_fp32.pte", "models/gemma3.gguf"])
@@ -101,7 +104,7 @@ def test_passes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHTIDE_PASSES", "none")
     assert calls_of(fuse(graph)) == calls_of(graph)
     monkeypatch.setenv("HIGHTIDE_PASSES", "gated,nonsense")
-    with pytest.raises(InputError, match="there is no pass 'nonsense'; there are same_calls, "):
+    with pytest.raises(InputError, match="there is no pass 'nonsense'; there are constants, same_calls, "):
         fuse(graph)
 
 
@@ -178,3 +181,110 @@ def test_joined_blobs_read_as_one() -> None:
     for start in range(48):
         for length in {0, 1, min(9, 48 - start), 48 - start}:
             assert bytes(side_by_side.region(start, length)) == b"".join(rows)[start : start + length]
+
+
+# ---- what is the same at the max and not at every level, and memory that changes
+
+
+def matrix(b: GraphBuilder, rows: int = 16, columns: int = 16) -> object:
+    return b.constant(np.random.default_rng(rows).normal(size=(rows, columns)).astype(np.float32))
+
+
+def ones(*dims: int) -> np.ndarray:
+    return np.linspace(-1, 1, int(np.prod(dims)), dtype=np.float32).reshape(dims)
+
+
+@pytest.mark.parametrize("last", ["aten.clone.default", "aten.unsqueeze_copy.default"])
+def test_a_view_whose_rank_follows_its_source_stays_behind_a_linear(last: str) -> None:
+    b = GraphBuilder()
+    tokens = b.input((1, 6), "int32")
+    n = b.call("sym_size.int", tokens, 1)
+    x = b.call("aten.embedding.default", matrix(b, 9), tokens)
+    y = b.call("aten.linear.default", b.call("aten.view_copy.default", x, [n, 16]), matrix(b), None)
+    more = () if "clone" in last else (0,)
+    graph = b.graph(b.call("aten.mul.Scalar", b.call(last, y, *more), 3.0))
+    fused = fuse(graph)
+    Planner(fused).plan_max(MaxElements())
+    assert_same(graph, fused, [[np.arange(n, dtype=np.int32)[None]] for n in (6, 1, 4)])
+
+
+def test_a_view_that_swaps_live_dims_of_the_same_max_is_not_plain() -> None:
+    b = GraphBuilder()
+    x = b.input((4, 4, 16))
+    s, t = (b.call("sym_size.int", x, d) for d in (0, 1))
+    swapped = b.call("aten.view_copy.default", b.call("aten.linear.default", x, matrix(b), None), [t, s, 16])
+    other = b.call("aten.view_copy.default", b.call("aten.neg.default", x), [t, s, 16])
+    graph = b.graph(b.call("aten.add.Tensor", other, swapped, 1))
+    assert_same(graph, fuse(graph), [[ones(2, 3, 16)], [ones(4, 1, 16)]])
+
+
+def test_a_sum_that_may_broadcast_is_not_a_residual() -> None:
+    b = GraphBuilder()
+    x, other = b.input((4, 16)), b.input((4, 16))
+    graph = b.graph(b.call("aten.add.Tensor", other, b.call("aten.linear.default", x, matrix(b), None), 1))
+    assert_same(graph, fuse(graph), [[ones(1, 16), ones(3, 16)], [ones(3, 16), ones(1, 16)]])
+
+
+def test_a_sum_of_a_value_with_itself_is_fused_only_where_it_can_be() -> None:
+    b = GraphBuilder()
+    x = b.input((4, 16))
+    y = b.call("aten.linear.default", x, matrix(b), None)
+    n = b.call("et_vk.rms_norm.default", x, b.constant(ones(16)), 1e-5)
+    total = b.call("aten.add.Tensor", n, n, 1)
+    graph = b.graph(
+        b.call("aten.add.Tensor", y, y, 1), b.call("et_vk.rms_norm.default", total, b.constant(ones(16)), 1e-5)
+    )
+    assert_same(graph, fuse(graph), [[ones(3, 16)]])
+
+
+def test_a_sum_that_is_a_norms_weight_is_not_normed() -> None:
+    b = GraphBuilder()
+    a, c, x = b.input((16,)), b.input((16,)), b.input((4, 16))
+    weight = b.call("aten.add.Tensor", a, c, 1)
+    graph = b.graph(b.call("et_vk.rms_norm.default", x, weight, 1e-5))
+    assert_same(graph, fuse(graph), [[ones(16), ones(16), ones(3, 16)]])
+
+
+@pytest.mark.parametrize("form", ["residual", "add_norm", "select", "view"])
+def test_what_was_read_before_a_write_is_not_read_after_it(form: str) -> None:
+    b = GraphBuilder()
+    x, cache = b.input((1, 2, 1, 16)), b.constant(ones(1, 8, 1, 16))
+    if form == "residual":
+        read = b.call("aten.linear.default", cache, matrix(b), None)
+    elif form == "add_norm":
+        read = b.call("aten.add.Tensor", cache, b.call("aten.neg.default", b.constant(ones(1, 8, 1, 16))), 1)
+    elif form == "select":
+        read = b.call("et_vk.rms_norm.default", cache, b.constant(ones(16)), 1e-5)
+    else:
+        read = b.call("aten.view_copy.default", cache, [8, 16])
+    b.call("llama.update_cache.default", x, cache, 0)
+    if form == "residual":
+        out = b.call("aten.add.Tensor", b.constant(ones(1, 8, 1, 16)), read, 1)
+    elif form == "add_norm":
+        out = b.call("et_vk.rms_norm.default", read, b.constant(ones(16)), 1e-5)
+    elif form == "select":
+        out = b.call("aten.select_copy.int", read, 1, 0)
+    else:
+        y = b.call("aten.linear.default", read, matrix(b), None)
+        out = b.call("aten.view_copy.default", y, [1, 8, 1, 16])
+    graph = b.graph(out)
+    assert_same(graph, fuse(graph), [[ones(1, 2, 1, 16)], [-ones(1, 2, 1, 16)]])
+
+
+def test_weights_that_change_are_not_joined() -> None:
+    b = GraphBuilder()
+    x, gate, up = b.input((4, 16)), matrix(b, 8), matrix(b, 8)
+    y = [b.call("aten.linear.default", x, w, None) for w in (gate, up)]
+    out = b.call("aten.mul.Tensor", b.call("aten.silu.default", y[0]), y[1])
+    lying = b.call("aten.view_copy.default", gate, [1, 8, 1, 16])
+    b.call("llama.update_cache.default", b.constant(ones(1, 1, 1, 16)), lying, 0)
+    graph = b.graph(out)
+    assert_same(graph, fuse(graph), [[ones(4, 16)], [ones(3, 16)]])
+
+
+def test_results_of_other_types_are_not_the_same() -> None:
+    b = GraphBuilder()
+    x = b.input((4, 16))
+    wide, narrow = (b.call("aten.mul.Scalar", x, 3.0, dtype=dtype) for dtype in ("float32", "int32"))
+    graph = b.graph(b.call("aten.add.Tensor", b.call("aten.neg.default", wide), narrow, 1))
+    assert names(fuse(graph))["aten.mul.Scalar"] == 2

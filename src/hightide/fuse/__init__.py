@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
+from hightide.fuse.constants import constants
 from hightide.fuse.linears import gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm
 from hightide.fuse.rewriter import Rewriter
@@ -20,6 +21,7 @@ from hightide.fuse.select_early import select_early
 from hightide.graph.graph import Graph
 
 PASSES: dict[str, Callable[[Rewriter], None]] = {
+    "constants": constants,
     "same_calls": same_calls,
     "unflatten": unflatten,
     "plain_views": plain_views,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hightide.fuse.joining import join_linears, read_linear
+from hightide.fuse.live_dims import KnownDims
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
 
@@ -17,9 +18,8 @@ def attention(r: Rewriter) -> None:
     for call in r.calls(*SDPA, OURS):
         turned = _turned(r, call)
         joined = None if turned is None else _joined(r, turned.heads_of)
-        if turned is None or joined is None:
+        if turned is None or joined is None or not _by_heads(r, joined, turned.heads_of):
             continue
-        qkv, made, gone = joined
         given = r.tensor(call.args["q"])
         q = r.new_tensor(given.dims, given.dtype)
         cached = {name: call.args[name] for name in ("k_cache", "v_cache", "position")}
@@ -29,13 +29,13 @@ def attention(r: Rewriter) -> None:
             "depth": r.new_literal(given.dims[3]),
             "style": r.new_literal(turned.style),
         }
-        rope = {"qkv": qkv, "cos": turned.cos, "sin": turned.sin, **cached, **sizes, **turned.norms}
+        rope = {"qkv": joined.qkv, "cos": turned.cos, "sin": turned.sin, **cached, **sizes, **turned.norms}
         attend = {"q": q, **cached, **_options(r, call)}
         new = [
             OpCall(0, "hightide.rope_cache.default", rope, q),
             OpCall(0, "hightide.attend.default", attend, call.out),
         ]
-        r.replace([*gone, *turned.passed, call], [*made, *new])
+        r.replace([*joined.gone, *turned.passed, call], [*joined.made, *new])
 
 
 @dataclass
@@ -83,34 +83,55 @@ def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
 
 def _sliced_at(r: Rewriter, table: int, position: int) -> int | None:
     """The table that this is the rows from `position` on of."""
-    call = r.maker(r.behind_views(table)[0])
-    if call is None or call.name != "aten.slice_copy.Tensor":
+    source, _ = r.behind_views(table)
+    call = r.maker(source)
+    if call is None or call.name != "aten.slice_copy.Tensor" or r.is_written(call.args["x"]):
+        return None
+    if r.live_dims(source) != r.live_dims(table):
         return None
     rows = call.args.get("start") == position and r.option(call, "dim") == 0 and r.option(call, "step") == 1
     return call.args["x"] if rows else None
 
 
-def _joined(r: Rewriter, heads_of: tuple[int, int, int]) -> tuple[int, list[OpCall], list[OpCall]] | None:
-    """The tensor that holds q, k and v side by side, the calls that make it, and those they take the place of."""
+@dataclass
+class _Joined:
+    """q, k and v side by side."""
+
+    qkv: int
+    rows: KnownDims
+    widths: list[int]  # of q, k and v
+    made: list[OpCall]  # the calls that make it, and those they take the place of
+    gone: list[OpCall]
+
+
+def _joined(r: Rewriter, heads_of: tuple[int, int, int]) -> _Joined | None:
     behind = [r.behind_views(id) for id in heads_of]
     sources = tuple(source for source, _ in behind)
     gone = [call for _, views in behind for call in views]
-    makers = [r.maker(source) for source in sources]
-    split = makers[0]
+    makers = [maker for source in sources if (maker := r.maker(source)) is not None]
+    split = makers[0] if makers else None
     if split is not None and split.name.startswith("aten.split_with_sizes"):
-        widths = sum(r.tensor(id).dims[-1] for id in sources)
-        whole = split.args["x"]
-        if r.items(split.out) != sources or widths != r.tensor(whole).dims[-1]:
+        widths, whole = [r.tensor(id).dims[-1] for id in sources], split.args["x"]
+        *rows, width = r.live_dims(whole)
+        if r.items(split.out) != sources or width != sum(widths):
             return None
-        return whole, [], [*gone, split]
+        return _Joined(whole, tuple(rows), widths, [], [*gone, split])
     linears = [linear for maker in makers if (linear := read_linear(r, maker)) is not None]
-    if len(linears) < 3:
+    joined = join_linears(r, linears) if len(linears) == 3 else None
+    if joined is None:
         return None
-    joined = join_linears(r, linears)
-    if joined is None or len(rows := r.tensor(joined.x).dims[:-1]) != 2:
-        return None
-    out = r.new_tensor((*rows, joined.columns(r)), r.tensor(sources[0]).dtype)
-    return out, [joined.call(r, out)], [*gone, *(maker for maker in makers if maker is not None)]
+    out = r.new_tensor((*r.tensor(joined.x).dims[:-1], joined.columns(r)), r.tensor(sources[0]).dtype)
+    rows, widths = list(r.live_dims(joined.x)[:-1]), [linear.columns(r) for linear in linears]
+    return _Joined(out, tuple(rows), widths, [joined.call(r, out)], [*gone, *makers])
+
+
+def _by_heads(r: Rewriter, joined: _Joined, heads_of: tuple[int, int, int]) -> bool:
+    """Whether the heads [1, S, heads, depth] are the columns of q, k and v one after the other."""
+    depth = r.tensor(heads_of[0]).dims[-1]
+    for id, width in zip(heads_of, joined.widths, strict=True):
+        if joined.rows[:1] != (1,) or r.live_dims(id) != (*joined.rows, width // depth, depth) or width % depth:
+            return False
+    return len(joined.rows) == 2
 
 
 def _options(r: Rewriter, call: OpCall) -> dict[str, int]:

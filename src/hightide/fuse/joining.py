@@ -53,6 +53,8 @@ def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
     x, weight = call.args["x"], call.args["weight"]
     bias, residual = (None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual"))
     activation = str(r.option(call, "activation"))
+    if any(len(r.tensor(id).dims) != 2 for id in r.items(weight)):
+        return None
     if call.name in Q4:
         return LinearForm(x, (weight, call.args["scales"]), call.args["group"], bias, residual, activation)
     return LinearForm(x, r.items(weight), None, bias, residual, activation)
@@ -79,7 +81,7 @@ def join_linears(r: Rewriter, linears: Sequence[LinearForm], *, whole: bool = Fa
 
 def _join_q4(r: Rewriter, linears: Sequence[LinearForm]) -> tuple[int, ...]:
     weights, scales = ([r.tensor(x.weights[n]) for x in linears] for n in (0, 1))
-    blobs, scale_blobs = _blobs(weights), _blobs(scales)
+    blobs, scale_blobs = _blobs(r, weights), _blobs(r, scales)
     forms = {
         (r.literal(x.group or 0), w.dtype, w.dims[1], s.dtype, s.dims[0])
         for x, w, s in zip(linears, weights, scales, strict=True)
@@ -98,34 +100,32 @@ def _join_parts(r: Rewriter, linears: Sequence[LinearForm]) -> tuple[int, ...]:
     """Neighbours of one type become one tensor, as far as it can be bound."""
     runs: list[list[TensorValue]] = []
     for part in (r.tensor(id) for x in linears for id in x.weights):
-        if part.constant is None:
+        blobs = _blobs(r, [*(runs[-1] if runs else ()), part])
+        if not blobs:
             return ()
-        if runs and runs[-1][0].dtype == part.dtype and _total(*runs[-1], part) <= JOINED_BYTES:
+        if runs and runs[-1][0].dtype == part.dtype and sum(blob.length for blob in blobs) <= JOINED_BYTES:
             runs[-1].append(part)
         else:
             runs.append([part])
     return tuple(
         run[0].id
         if len(run) == 1
-        else r.new_tensor((sum(p.dims[0] for p in run), run[0].dims[1]), run[0].dtype, join(_blobs(run)))
+        else r.new_tensor((sum(p.dims[0] for p in run), run[0].dims[1]), run[0].dtype, join(_blobs(r, run)))
         for run in runs
     )
 
 
 def _join_biases(r: Rewriter, linears: Sequence[LinearForm]) -> int | None:
     biases = [r.tensor(x.bias) for x in linears if x.bias is not None]
-    blobs = _blobs(biases)
+    blobs = _blobs(r, biases)
     if not blobs or len({b.dtype for b in biases}) > 1:
         return None
     counts, size = [x.columns(r) for x in linears], ITEM_SIZE[biases[0].dtype]
     return r.new_tensor((sum(counts),), biases[0].dtype, Joined(blobs, 1, tuple(n * size for n in counts)))
 
 
-def _blobs(values: Sequence[TensorValue]) -> tuple[AnyBlob, ...]:
-    """The data of constants; none if one of them is not."""
-    blobs = tuple(v.constant for v in values if v.constant is not None)
+def _blobs(r: Rewriter, values: Sequence[TensorValue]) -> tuple[AnyBlob, ...]:
+    """The data of constants; none if one of them is not, or changes, or is not held as it is stored."""
+    kept = (v for v in values if not r.is_written(v.id) and not v.stored)
+    blobs = tuple(v.constant for v in kept if v.constant is not None)
     return blobs if len(blobs) == len(values) else ()
-
-
-def _total(*values: TensorValue) -> int:
-    return sum(blob.length for blob in _blobs(values))

@@ -5,41 +5,51 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hightide.fuse.joining import ANY, Q4, LinearForm, join_linears, read_linear
-from hightide.fuse.rewriter import Rewriter
+from hightide.fuse.rewriter import Rewriter, either_way
 from hightide.graph.graph import OpCall
 from hightide.ops import REGISTRY
 
+VIEW = "aten.view_copy.default"
 ACTIVATIONS = {"hightide.silu_mul.default": "silu", "hightide.gelu_mul.default": "gelu_tanh"}
 
 
 def unflatten(r: Rewriter) -> None:
-    """A linear of x viewed as a matrix, whose result is viewed again, takes x as it is."""
+    """A linear of x viewed as a matrix, whose result is viewed again: the linear of x as it is, viewed."""
     for call in r.calls(*Q4, *ANY):
-        x, made = call.args["x"], r.tensor(call.out)
-        source, views = r.behind_views(x)
-        dims = r.tensor(source).dims
-        if not views or not dims or dims[-1] != r.tensor(x).dims[-1]:
+        made, linear = r.tensor(call.out), read_linear(r, call)
+        source, views = r.behind_views(call.args["x"])
+        dims, users = r.tensor(source).dims, r.users(made.id)
+        if not views or "sizes" not in views[0].args or linear is None or linear.residual is not None:
             continue
-        if r.is_output(made.id) or not all(REGISTRY[user.name].aliases for user in r.users(made.id)):
+        if r.live_dims(source)[-1:] != r.tensor(call.args["x"]).dims[-1:] or r.is_written(made.id):
+            continue
+        if r.is_output(made.id) or not all(REGISTRY[user.name].aliases for user in users):
             continue
         out = r.new_tensor((*dims[:-1], made.dims[-1]), made.dtype)
-        for user in list(r.users(made.id)):
-            viewed = REGISTRY[user.name].aliases
-            r.replace([user], [replace(user, args={**user.args, viewed: out})])
-        r.replace([call], [replace(call, args={**call.args, "x": source}, out=out)])
+        sizes = _with_last(r, views[0].args["sizes"], made.dims[-1])
+        viewed = OpCall(0, VIEW, {"x": out, "sizes": sizes}, made.id)
+        if r.replace([call], [replace(call, args={**call.args, "x": source}, out=out), viewed]):
+            for user in users:  # of a view by sizes only the number of elements counts
+                if "sizes" in user.args:
+                    r.replace([user], [replace(user, args={**user.args, "x": out})])
+            r.drop(made.id)
+
+
+def _with_last(r: Rewriter, sizes: int, last: int) -> int:
+    """The sizes of a view with another last one."""
+    literal = r.literal(sizes)
+    if isinstance(literal, tuple):
+        return r.new_literal((*literal[:-1], last))
+    return r.new_list((*r.items(sizes)[:-1], r.new_literal(last)))
 
 
 def plain_views(r: Rewriter) -> None:
     """Exporters view a linear's result [1, S, N] as (1, S, N): such a view is left out."""
-    for call in r.calls("aten.view_copy.default"):
-        source, out = r.tensor(call.args["x"]), r.tensor(call.out)
-        sizes = [r.literal(id) for id in r.items(call.args["sizes"])]
-        live = [n for n, size in enumerate(sizes) if size is NotImplemented]
-        if source.dims != out.dims or read_linear(r, r.maker(source.id)) is None or r.is_output(out.id):
-            continue
-        # N is the weight's; with all else 1, the number of elements leaves only one size for the live dim.
-        if len(live) == 1 and all(size == 1 for n, size in enumerate(sizes[:-1]) if n not in live):
-            r.rename(out.id, source.id)
+    for call in r.calls(VIEW):
+        source, out = call.args["x"], call.out
+        same = r.tensor(source).dims == r.tensor(out).dims and r.live_dims(source) == r.live_dims(out)
+        if same and read_linear(r, r.maker(source)) and not r.is_output(out) and not r.is_written(out):
+            r.rename(out, source)
             r.replace([call], [])
 
 
@@ -51,11 +61,10 @@ def gated(r: Rewriter) -> None:
             if found is None:
                 continue
             joined, makers = found
-            out = r.tensor(call.out)
-            if out.dims == (*r.tensor(joined.x).dims[:-1], joined.columns(r) // 2):
+            if r.live_dims(call.out) == (*r.live_dims(joined.x)[:-1], joined.columns(r) // 2):
                 fused = replace(joined, activation=activation)
-                r.replace([*makers, *passed, call], [fused.call(r, out.id)])
-                break
+                if r.replace([*makers, *passed, call], [fused.call(r, call.out)]):
+                    break
 
 
 def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCall]]]:
@@ -78,12 +87,6 @@ def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCa
                 if sigmoid is not None and sigmoid.name == "aten.sigmoid.default" and sigmoid.args["a"] == gate:
                     found.append(("silu", gate, up, [made, sigmoid]))
     return found
-
-
-def either_way(call: OpCall) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The operands of a sum or product, in both orders."""
-    a, b = call.args["a"], call.args["b"]
-    return (a, b), (b, a)
 
 
 def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[LinearForm, list[OpCall]] | None:
@@ -120,7 +123,7 @@ def residual(r: Rewriter) -> None:
             made, views = r.behind_views(side)
             maker = r.maker(made)
             linear = read_linear(r, maker)
-            dims = {r.tensor(id).dims for id in (made, side, other, call.out)}
+            dims = {r.live_dims(id) for id in (made, side, other, call.out)}
             dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
             if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
                 continue

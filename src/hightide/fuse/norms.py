@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hightide.fuse.rewriter import Rewriter
+from collections.abc import Iterator
+
+from hightide.fuse.rewriter import Rewriter, either_way
 from hightide.graph.graph import OpCall
 
 RMS_NORM = "et_vk.rms_norm.default"
@@ -11,22 +13,34 @@ RMS_NORM = "et_vk.rms_norm.default"
 def add_norm(r: Rewriter) -> None:
     """x + h, or x + norm(h), and the norm of that: (sum, normed)."""
     for call in r.calls("aten.add.Tensor"):
-        x, h, total = call.args["a"], call.args["b"], call.out
-        users = r.users(total)
-        if len({r.tensor(id).dims for id in (x, h, total)}) > 1 or r.option(call, "alpha") != 1:
+        total, normed = call.out, _normed(r, call.out)
+        if normed is None or not _alike(r, (call.args["a"], call.args["b"], total)) or r.option(call, "alpha") != 1:
             continue
-        if not users or users[0].name != RMS_NORM or min(user.index for user in users) < users[0].index:
-            continue
-        normed = users[0]
-        old, inner_norm = [call, normed], {}
-        for side, other in ((h, x), (x, h)):
-            inner = r.maker(side)
-            if inner is not None and inner.name == RMS_NORM and list(r.users(side)) == [call]:
-                x, h = other, inner.args["x"]
-                inner_norm = {"inner_weight": inner.args["weight"], "inner_eps": inner.args["eps"]}
-                old.append(inner)
-                break
         outs = r.new_list((total, normed.out))
-        args = {"x": x, "h": h, **inner_norm, "weight": normed.args["weight"], "eps": normed.args["eps"]}
-        fused = OpCall(0, "hightide.add_norm.default", args, outs)
-        r.replace(old, [fused])
+        norm = {"weight": normed.args["weight"], "eps": normed.args["eps"]}
+        for x, h, inner in _ways(r, call):
+            first = {} if inner is None else {"inner_weight": inner.args["weight"], "inner_eps": inner.args["eps"]}
+            fused = OpCall(0, "hightide.add_norm.default", {"x": x, "h": h, **first, **norm}, outs)
+            if r.replace([call, normed, *([] if inner is None else [inner])], [fused]):
+                break
+
+
+def _normed(r: Rewriter, total: int) -> OpCall | None:
+    """The norm of a sum, if nothing needs the sum before it."""
+    first = next(iter(r.users(total)), None)
+    is_norm = first is not None and first.name == RMS_NORM and first.args["x"] == total != first.args["weight"]
+    return first if is_norm else None
+
+
+def _ways(r: Rewriter, call: OpCall) -> Iterator[tuple[int, int, OpCall | None]]:
+    """(x, h, the norm that h goes through first): with such a norm if there is one."""
+    for x, side in reversed(either_way(call)):
+        inner = r.maker(side)
+        if inner is not None and inner.name == RMS_NORM:
+            yield x, inner.args["x"], inner
+    yield call.args["a"], call.args["b"], None
+
+
+def _alike(r: Rewriter, ids: tuple[int, ...]) -> bool:
+    floats = all(r.tensor(id).dtype in ("float32", "float16") for id in ids)
+    return floats and len({r.live_dims(id) for id in ids}) == 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hightide.fuse.live_dims import KnownDims, LiveDims
 from hightide.graph.blob import AnyBlob
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import Dims, ListValue, LiteralValue, TensorValue, Value
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import arguments_of
+from hightide.ops.binding import mutated_ids
 
 
 class Rewriter:
@@ -22,9 +24,11 @@ class Rewriter:
         self._at: list[list[OpCall]] = [[call] for call in graph.calls]
         self._maker: dict[int, OpCall] = {}
         self._users: dict[int, list[OpCall]] = {}
-        self._outputs = frozenset(graph.outputs)
+        self._outputs = frozenset(id for output in graph.outputs for id in (output, *self.items(output)))
+        self._live = LiveDims(self.values)
         for call in graph.calls:
             self._enter(call)
+        self._written = frozenset(self._root(id) for call in graph.calls for id in mutated_ids(call))
 
     # ---- looking
 
@@ -43,7 +47,16 @@ class Rewriter:
         return self._maker.get(id)
 
     def users(self, id: int) -> Sequence[OpCall]:
-        return self._users.get(id, ())
+        """First to last."""
+        return sorted(self._users.get(id, ()), key=self._place)
+
+    def is_written(self, id: int) -> bool:
+        """Whether some call writes to the memory of this value in place."""
+        return self._root(id) in self._written
+
+    def live_dims(self, id: int) -> KnownDims:
+        """A tensor's dims as far as they are known at every level; see `live_dims.py`."""
+        return self._live.of(id)
 
     def tensor(self, id: int) -> TensorValue:
         value = self.values[id]
@@ -67,12 +80,21 @@ class Rewriter:
         return value.items if isinstance(value, ListValue) else (id,)
 
     def behind_views(self, id: int) -> tuple[int, list[OpCall]]:
-        """What a value is a view of, and the calls of the views in between."""
+        """What a value is a view of, and the calls of the views in between.
+
+        A view of memory that is written to keeps what it saw, so there is nothing to be seen behind it.
+        """
+        return (id, []) if self.is_written(id) else self._behind(id)
+
+    def _behind(self, id: int) -> tuple[int, list[OpCall]]:
         passed: list[OpCall] = []
         while (call := self.maker(id)) is not None and (viewed := REGISTRY[call.name].aliases):
             passed.append(call)
             id = call.args[viewed]
         return id, passed
+
+    def _root(self, id: int) -> int:
+        return self._behind(id)[0]
 
     # ---- changing
 
@@ -86,24 +108,70 @@ class Rewriter:
         return self._add(ListValue(len(self.values), tuple(items)))
 
     def replace(self, old: Sequence[OpCall], new: Sequence[OpCall]) -> bool:
-        """Put `new` where the last of `old` stands, unless somebody else needs what only `old` makes.
+        """Put `new` where the last of `old` stands, or leave everything as it is, and say so, if that would change more.
 
-        The arguments of `new` must be made before that place, or by each other in order.
+        It would if somebody else needs what only `old` makes, or needs it before that place; if `new` needs what `old`
+        makes; or if memory that `old` reads is written before that place.
         """
-        remade = {id for call in new for id in self.items(call.out)}
         old = list(dict.fromkeys(old))
-        for id in (id for call in old for id in self.items(call.out)):
-            if id not in remade and (self.is_output(id) or any(user not in old for user in self.users(id))):
-                return False
-        last = max(call.index for call in old)
-        place = next(n for n, call in enumerate(self._at[last]) if call in old)
-        self._at[last][place:place] = placed = [replace(call, index=last) for call in new]
+        last = max(old, key=self._place)
+        if not self._replaceable(old, new, last):
+            return False
+        index, place = self._place(last)
+        self._at[index][place:place] = placed = [replace(call, index=index) for call in new]
         for call in old:
             self._at[call.index] = [other for other in self._at[call.index] if other is not call]
             self._leave(call)
         for call in placed:
             self._enter(call)
         return True
+
+    def _replaceable(self, old: Sequence[OpCall], new: Sequence[OpCall], last: OpCall) -> bool:
+        made = {id for call in old for id in self.items(call.out)}
+        remade = {id for call in new for id in self.items(call.out)}
+        others = [(id, user) for id in made for user in self.users(id) if user not in old]
+        if any(id not in remade and self.is_output(id) for id in made):
+            return False
+        if any(id not in remade or self._place(user) < self._place(last) for id, user in others):
+            return False
+        defined = set[int]()
+        for call in new:
+            if any(id in made and id not in defined for id in self._reads(call)):
+                return False
+            defined.update(self.items(call.out))
+        return not any(self._changes_before(call, last) for call in old if call is not last)
+
+    def _changes_before(self, call: OpCall, last: OpCall) -> bool:
+        """Whether memory that a call reads, or gives, is written between it and a later call."""
+        touched = {self._root(id) for id in (*self._reads(call), *self.items(call.out))} & self._written
+        if not touched:
+            return False
+        between = range(call.index, last.index + 1)
+        writers = (writer for index in between for writer in self._at[index] if REGISTRY[writer.name].mutates)
+        return any(
+            self._place(call) < self._place(writer) < self._place(last)
+            and not touched.isdisjoint(self._root(id) for id in mutated_ids(writer))
+            for writer in writers
+        )
+
+    def _place(self, call: OpCall) -> tuple[int, int]:
+        """Where a call stands; places compare as calls run."""
+        return call.index, next(n for n, other in enumerate(self._at[call.index]) if other is call)
+
+    def fold(self, call: OpCall, made: Mapping[int, tuple[AnyBlob, str]]) -> None:
+        """Leave out a call whose outputs are these bytes, of the types that they are stored as."""
+        for id, (blob, stored) in made.items():
+            value = self.tensor(id)
+            self.values[id] = replace(value, constant=blob, stored="" if stored == value.dtype else stored)
+            self._live.fix(id)
+        self._at[call.index] = [other for other in self._at[call.index] if other is not call]
+        self._leave(call)
+
+    def drop(self, id: int) -> None:
+        """Leave out the call that makes a value, if nobody needs it."""
+        maker = self.maker(id)
+        if maker is not None and not any(self.users(made) for made in self.items(maker.out)):
+            self.replace([maker], [])
 
     def rename(self, old: int, new: int) -> None:
         """Have every call that uses `old` use `new`."""
@@ -138,6 +206,7 @@ class Rewriter:
         return dict.fromkeys(id for arg in call.args.values() for id in self.items(arg))
 
     def _enter(self, call: OpCall) -> None:
+        self._live.enter(call)
         for id in self.items(call.out):
             self._maker[id] = call
         for id in self._reads(call):
@@ -149,3 +218,9 @@ class Rewriter:
                 del self._maker[id]
         for id in self._reads(call):
             self._users[id] = [user for user in self._users[id] if user is not call]
+
+
+def either_way(call: OpCall) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The operands of a sum or product, in both orders."""
+    a, b = call.args["a"], call.args["b"]
+    return (a, b), (b, a)

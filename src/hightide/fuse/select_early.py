@@ -31,8 +31,8 @@ def _moved(r: Rewriter, select: OpCall) -> OpCall | None:
         return None
     row = BY_ROWS[by_rows.name]
     linear, x = read_linear(r, by_rows), r.tensor(by_rows.args[row])
-    along_rows = r.option(select, "dim") % len(x.dims) == len(x.dims) - 1
-    if along_rows or (linear is not None and not linear.plain):
+    along_rows = r.option(select, "dim") in (-1, len(x.dims) - 1)
+    if along_rows or len(x.dims) < 2 or (linear is not None and not linear.plain):
         return None
     kept = r.new_tensor((*out.dims[:-1], x.dims[-1]), x.dtype)
     early = replace(select, args={**select.args, "x": x.id}, out=kept)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -35,7 +36,7 @@ class Joined:
     With one row that is one part after the other. Nothing is copied before it is read.
     """
 
-    parts: tuple[Blob | Joined, ...]
+    parts: tuple[AnyBlob, ...]
     rows: int
     row_bytes: tuple[int, ...]  # taken of a row of each part
 
@@ -63,7 +64,30 @@ class Joined:
             part.forget()
 
 
-AnyBlob: TypeAlias = Blob | Joined
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """Bytes that are computed when they are first read, and again once they were forgotten."""
+
+    length: int
+    parts: tuple[AnyBlob, ...]  # what they are computed from
+    compute: Callable[[], bytes]
+    _kept: list[bytes] = field(default_factory=list, repr=False)
+
+    def view(self) -> memoryview:
+        if not self._kept:
+            self._kept.append(self.compute())
+        return memoryview(self._kept[0])
+
+    def region(self, start: int, length: int) -> memoryview:
+        return self.view()[start : start + length]
+
+    def forget(self) -> None:
+        self._kept.clear()
+        for part in self.parts:
+            part.forget()
+
+
+AnyBlob: TypeAlias = Blob | Joined | Computed
 
 
 def join(parts: tuple[AnyBlob, ...]) -> Joined:

@@ -13,7 +13,6 @@ from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
 from hightide.graph.aliases import check_order
-from hightide.graph.blob import Blob, Joined
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env, Sym, SymExpr, element
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
@@ -173,7 +172,7 @@ class _Work:
 
 def _initial(value: Value) -> Any:
     match value:
-        case TensorValue(constant=Blob() | Joined()):
+        case TensorValue() if value.constant is not None:
             return Tensor(value, value.dims)
         case LiteralValue(value=literal):
             return literal

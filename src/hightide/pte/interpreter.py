@@ -22,6 +22,7 @@ from hightide.formats.program_file import (
     TensorSpec,
     ValueListSpec,
 )
+from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
 from hightide.ops.contract import Op
 from hightide.planning.levels import InputSpec, check_count
@@ -164,7 +165,11 @@ class Interpreter:
             values[id] = self._fitting(id, value)
 
     def _run_delegate(self, part: PartCall, values: list[Any]) -> None:
-        for id, output in zip(part.writes, part.session.run(part.inputs), strict=True):
+        graph = part.session.graph
+        for id, made, output in zip(part.writes, graph.outputs, part.session.run(part.inputs), strict=True):
+            value, spec = graph.values[made], self.method.values[id]
+            if isinstance(value, TensorValue) and isinstance(spec, TensorSpec):
+                output = _without_ones(output, value.dims, spec.dims)
             values[id] = self._fitting(id, output)
 
     def _argument(self, id: int, values: list[Any]) -> Any:
@@ -195,6 +200,19 @@ class Interpreter:
             assert isinstance(spec, TensorSpec)
             zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
             self.state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+
+
+def differ_by_ones(most: Dims, declared: Dims) -> bool:
+    """Whether max dims are the same but for dims of 1."""
+    return most != declared and [d for d in most if d != 1] == [d for d in declared if d != 1]
+
+
+def _without_ones(array: np.ndarray, most: Dims, declared: Dims) -> np.ndarray:
+    """A delegate's output with the dims that the program declares, where they differ only by dims of 1."""
+    if not differ_by_ones(most, declared):
+        return array
+    live = iter([size for size, d in zip(array.shape, most, strict=True) if d != 1])
+    return array.reshape([1 if d == 1 else next(live) for d in declared])
 
 
 def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:

@@ -23,10 +23,11 @@ from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
 from hightide.option_checks import check_path, checked_list
 from hightide.planning.explain import Explanation, Explanations, explain
-from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run
+from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run, differ_by_ones
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.support import refusal
+from hightide.pte.written_states import with_states_stored
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.cpu_session import CpuSession, numpy_dtype
 from hightide.runtime.session import Session
@@ -176,7 +177,7 @@ class Method:
         self._lost = ""  # why the state is gone, until `reset`
         self.interpreter = Interpreter(file, info.inputs, sessions)
         only = _only_call(file)
-        self._direct = None if only is None else sessions[only.delegate]
+        self._direct = None if only is None else _direct(sessions[only.delegate], info)
         if self._direct is None:  # a run keeps a snapshot in case a later instruction fails: allocate it now
             for session in sessions:
                 session.snapshot()
@@ -193,6 +194,8 @@ class Method:
             run = (self._direct or self.interpreter).run
             try:
                 return tuple(run(given))
+            except InputError as error:
+                raise self._about_empty(given, error) or error from None
             except DeviceLostError as error:
                 self._recover(error)
                 return tuple(run(given))
@@ -275,6 +278,18 @@ class Method:
             session.recover()
         self._check_usable()
 
+    def _about_empty(self, given: Sequence[Any], error: InputError) -> InputError | None:
+        """What to say of a call that some op refused, if an input has no elements where the program has room for some."""
+        if not str(error).startswith(("op ", "instruction ")):
+            return None  # about the inputs already
+        for spec, value in zip(self.inputs, given, strict=True):
+            dims = spec.array(value).shape
+            empty = [axis for axis, (size, most) in enumerate(zip(dims, spec.dims, strict=True)) if most and not size]
+            if empty:
+                what = f"input {spec.name} is {list(dims)}, with 0 along dim {empty[0]}"
+                return InputError(f"{what}: method {self.name} takes at least 1 there")
+        return None
+
     def _ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs in the method's order; how many there are of unnamed ones is checked when they are read."""
         self._check_open()
@@ -320,15 +335,28 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
     name, delegate = key
     method = file.methods[name]
     try:
-        bound = bind_graph(graph)
+        bound = with_states_stored(bind_graph(graph))
         passed = [method.values[id] for id in _first_call(method, delegate).args]
-        if len(passed) != len(graph.inputs) + len(graph.outputs):
-            takes = f"{counted(len(graph.inputs), 'input')} and {counted(len(graph.outputs), 'output')}"
-            raise UnsupportedError(f"it has {takes}, but is called with {counted(len(passed), 'value')}")
+        _check_passed(graph, len(passed))
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
     return _with_host_types(bound, passed)
+
+
+def _check_passed(graph: GraphFile, passed: int) -> None:
+    """Refuse a call that does not pass a value for each input and output of a delegate."""
+    more = len(graph.inputs) + len(graph.outputs) - passed
+    if 0 < more < len(graph.outputs):
+        raise UnsupportedError(
+            f"it gives {len(graph.outputs)} values, of which the program takes {len(graph.outputs) - more}: the others "
+            "are new values of buffers (such as the states of convolutions), and the file does not say of which; "
+            'export it with VulkanPartitioner({"alias_buffer_mutations": True}), which writes them in place, or make '
+            "the buffers inputs and outputs of the model"
+        )
+    if more:
+        takes = f"{counted(len(graph.inputs), 'input')} and {counted(len(graph.outputs), 'output')}"
+        raise UnsupportedError(f"it has {takes}, but is called with {counted(passed, 'value')}")
 
 
 def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
@@ -339,6 +367,14 @@ def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
         if isinstance(value, TensorValue) and isinstance(spec, TensorSpec):
             values[id] = replace(value, host_dtype=numpy_dtype(spec.dtype))
     return replace(graph, values=tuple(values))
+
+
+def _direct(session: Session, info: MethodInfo) -> Session | None:
+    """The session that is the whole method, if its outputs have the dims that the method declares."""
+    values = (session.graph.values[id] for id in session.graph.outputs)
+    given = [value.dims if isinstance(value, TensorValue) else () for value in values]
+    reshaped = any(differ_by_ones(dims, spec.dims) for dims, spec in zip(given, info.outputs, strict=True))
+    return None if reshaped else session
 
 
 def _first_call(method: MethodFile, delegate: int) -> DelegateCall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from hightide.errors import HightideError
 from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops.arguments import converted
+from hightide.ops.arrays import numpy_dtype, read_array
 from hightide.ops.binding import mutated_ids
 from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.ops.contract import SymIntOp
@@ -128,18 +129,6 @@ class References:
         value = self.graph.values[id]
         assert isinstance(value, TensorValue)
         return value
-
-
-def numpy_dtype(dtype: str) -> str:
-    """NumPy has no bfloat16: such tensors are held as float32."""
-    return "float32" if dtype == "bfloat16" else dtype
-
-
-def read_array(data: memoryview, dtype: str, dims: Sequence[int]) -> np.ndarray:
-    """A tensor's bytes as an array, without a copy where NumPy knows the type."""
-    if dtype == "bfloat16":  # the upper half of a float32
-        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(dims)
-    return np.frombuffer(data, dtype).reshape(dims)
 
 
 def _last_uses(graph: Graph) -> dict[int, list[int]]:

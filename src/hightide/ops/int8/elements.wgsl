@@ -25,6 +25,9 @@
 #const BYTES = OUT in ("i8", "u8")
 #const WORD = "u32" if BYTES else "vec4<f32>" if OP == "dequantize" else "vec4<i32>"
 #write out: $WORD
+#if SCALES
+#include "quantize/quotient.wgsl"
+#end
 
 // A product that is not fused with the sum it goes into.
 fn rounded(x: f32) -> f32 {
@@ -48,7 +51,7 @@ fn element(i: u32) -> $T {
     let value = f32(x_at(at.x));
     #if SCALES
     let scale = f32(scales_at(at.y));
-    let inverse = 1.0 / scale;
+    let inverse = quotient(1.0, scale);
     #else
     let scale = params.scale;
     let inverse = params.inverse;

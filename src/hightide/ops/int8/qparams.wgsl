@@ -4,6 +4,7 @@
 #params rows: u32, width: u32, low: f32, high: f32, eps: f32
 #read x: f32
 #write scales: f32, zeros: i32
+#include "quantize/quotient.wgsl"
 
 var<workgroup> bounds: array<vec2<f32>, 64>;
 
@@ -33,7 +34,7 @@ fn zero_of(least: f32, most: f32) -> f32 {   // of bounds in units of the scale
         least = min(least, bounds[i].x);
         most = max(most, bounds[i].y);
     }
-    let scale = max((most - least) / (params.high - params.low), params.eps);
+    let scale = max(quotient(most - least, params.high - params.low), params.eps);
     store_scales(row, scale);
-    zeros[row] = i32(zero_of(least / scale, most / scale));
+    zeros[row] = i32(zero_of(quotient(least, scale), quotient(most, scale)));
 }

@@ -4,6 +4,7 @@
 #params blocks: u32
 #read x: vec4<f32>
 #write codes: u32, factors: vec2<f32>
+#include "quantize/quotient.wgsl"
 
 #main 64
     let block = group_number(group, groups) * 64u + lane;
@@ -11,8 +12,8 @@
     var largest = vec4<f32>();
     for (var i = 0u; i < 8u; i++) { largest = max(largest, abs(load_x(block * 8u + i))); }
     let most = max(max(largest.x, largest.y), max(largest.z, largest.w));
-    let step = most / 127.0;
-    let per_step = select(0.0, 127.0 / most, most > 0.0);
+    let step = quotient(most, 127.0);
+    let per_step = select(0.0, quotient(127.0, most), most > 0.0);
     var sum = vec4<i32>();
     for (var i = 0u; i < 4u; i++) {
         let low = vec4<i32>(round(load_x(block * 8u + i * 2u) * per_step));

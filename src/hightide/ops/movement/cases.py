@@ -37,4 +37,5 @@ CASES = [
     Case("repeat_bytes", "aten.repeat.default", (In(("S", 3), "bool"), [2, 1, 3]), out="bool"),
     Case("flip_bytes", "aten.flip.default", (In(("S", 7), "bool"), [0, 1]), out="bool"),
     Case("split_bytes", "aten.split_with_sizes_copy.default", (In(("S", 7), "bool"), [3, 4], 1), out="bool"),
+    Case("store", "hightide.store.default", (In((3, 5)), floats(3, 5)), extra={"output": 1}),
 ]

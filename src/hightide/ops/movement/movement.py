@@ -11,7 +11,7 @@ from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Int, MovingOp, Tensor, expr_of, normalize_dim, op, strides_of
 from hightide.ops.cost import distinct
-from hightide.ops.movement.strided import broadcast_strides, move, moved_kind, place
+from hightide.ops.movement.strided import broadcast_strides, copy, move, moved_kind, place
 
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
@@ -337,3 +337,25 @@ class Unfold(MovingOp):
 
 
 __all__ = ["broadcast_strides", "expanded"]
+
+
+@op("hightide.store.default", family="movement")
+class Store(MovingOp):
+    """Writes x to a state, whole; the result is a placeholder that nobody reads."""
+
+    x: Tensor
+    state: Tensor
+    mutates = ("state",)
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.x.dims != self.state.dims:
+            raise InputError(f"{list(self.x.dims)} does not fill a state of {list(self.state.dims)}")
+        return [(1,)]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield copy(self.x, self.state)
+
+    @staticmethod
+    def reference(x: np.ndarray, state: np.ndarray) -> np.ndarray:
+        state[...] = x
+        return np.zeros(1, np.float32)

@@ -4,6 +4,7 @@
 #params rows: u32, width: u32, q_min: f32, q_max: f32, eps: f32
 #read x: f32
 #write scales: f32, zeros: u32
+#include "quantize/quotient.wgsl"
 
 var<workgroup> bounds: array<vec2<f32>, 64>;
 
@@ -29,8 +30,8 @@ var<workgroup> bounds: array<vec2<f32>, 64>;
             low = min(low, bounds[r * 16u + i].x);
             high = max(high, bounds[r * 16u + i].y);
         }
-        let scale = max((high - low) / (params.q_max - params.q_min), params.eps);
-        let zero = clamp(params.q_min - round(low / scale), params.q_min, params.q_max);
+        let scale = max(quotient(high - low, params.q_max - params.q_min), params.eps);
+        let zero = clamp(params.q_min - round(quotient(low, scale)), params.q_min, params.q_max);
         store_scales(first + r, scale);
         packed |= (u32(i32(zero)) & 255u) << (r * 8u);
     }

@@ -12,6 +12,7 @@ from hightide.graph.values import Dims
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
+from hightide.ops.int8.affine import codes_of
 from hightide.ops.linear.epilogue import Epilogue, Product, finished
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
 
@@ -26,7 +27,7 @@ class ChooseQparams(Op):
     target_dtype: int | None
     low: int
     high: int
-    eps: float = float(np.finfo(np.float32).eps)
+    eps: float = float(np.finfo(np.float32).tiny)  # as torchao
     scale_dtype: int | None = None
     zero_dtype: int | None = None
     keepdim: bool = False
@@ -57,8 +58,9 @@ class ChooseQparams(Op):
 
     @staticmethod
     def reference(x: np.ndarray, low: int, high: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-        least, most = np.minimum(x.min(axis=-1), 0), np.maximum(x.max(axis=-1), 0)
-        scale = np.maximum((most - least) / (high - low), eps)
+        x = x.astype(np.float32)  # as torch: at ties the type decides the zero point
+        least, most = np.minimum(x.min(axis=-1), np.float32(0)), np.maximum(x.max(axis=-1), np.float32(0))
+        scale = np.maximum((most - least) / np.float32(high - low), np.float32(eps))
         return scale, np.clip(low - np.round(least / scale), low, high).astype(np.int8)
 
 
@@ -126,5 +128,6 @@ class LinearDynamicQ8Q4(Op):
 def _round_rows(x: np.ndarray, scales: np.ndarray, zeros: np.ndarray) -> np.ndarray:
     """What 8-bit codes with a scale and a zero point per row leave of x."""
     scale, zero = scales[..., None], zeros[..., None].astype(x.dtype)
-    rounded: np.ndarray = (np.clip(np.round(x / scale) + zero, -128, 127) - zero) * scale
+    codes = codes_of(x, np.float32(1) / scale.astype(np.float32), zero, -128, 127)
+    rounded: np.ndarray = (codes - zero) * scale
     return rounded

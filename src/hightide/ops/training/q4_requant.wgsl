@@ -3,12 +3,13 @@
 #params numel: u32, k: u32, group: u32, scale_row: u32   // numel: bytes
 #read latent: f32, scales: f32
 #write out: u32
+#include "quantize/quotient.wgsl"
 
 fn nibble(row: u32, k: u32) -> u32 {
     if (k >= params.k) { return 0u; }
     let scale = load_scales(k / params.group * params.scale_row + row);
     if (scale == 0.0) { return 8u; }
-    return u32(clamp(round(load_latent(row * params.k + k) / scale), -8.0, 7.0) + 8.0);
+    return u32(clamp(round(quotient(load_latent(row * params.k + k), scale)), -8.0, 7.0) + 8.0);
 }
 
 #main 64

@@ -1,0 +1,204 @@
+"""What is known of a tensor's dims at every level, without planning: which are numbers, which are the same.
+
+Max dims alone do not tell: two live dims may have the same max, and a view may swap them. Here a dim is a number, or a
+`Live` that stands for one live size wherever it goes. Where nothing is known, a dim is a `Live` of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hightide.graph.graph import OpCall
+from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
+from hightide.ops import REGISTRY
+
+SYM_SIZE = ("sym_size.int", "aten.sym_size.int")
+SLICES = ("aten.slice_copy.Tensor", "aten.slice.Tensor")
+SPLITS = ("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
+ROWS_AS_WEIGHT = (
+    "et_vk.rms_norm.default",
+    "et_vk.linear_q4gsw.default",
+    "hightide.linear_q4.default",
+    "aten.linear.default",
+    "hightide.linear.default",
+)
+AS_X = ("et_vk.rms_norm.default", "aten._softmax.default", "aten._log_softmax.default")  # dims of x
+# By family: ops whose output has the dims of one argument, but for a last one that another decides.
+BUT_THE_LAST = {"linear": ("x", "weight"), "embedding": ("indices", "weight"), "attention": ("q", "v_cache")}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A size that a run decides: dim `axis` of value `id`, where it first appears (axis -1: the SymInt `id`)."""
+
+    id: int
+    axis: int
+
+
+LiveDim: TypeAlias = int | Live
+KnownDims: TypeAlias = tuple[LiveDim, ...]
+
+
+class LiveDims:
+    """The dims of every tensor that was entered, in the order of calls."""
+
+    def __init__(self, values: Sequence[Value]) -> None:
+        self._values = values  # grows with the graph
+        self._dims: dict[int, KnownDims] = {}
+        self._symints: dict[int, LiveDim] = {}
+        self._same: dict[Live, LiveDim] = {}  # sizes that some call refuses unless they are this number, or this size
+
+    def of(self, id: int) -> KnownDims:
+        if id not in self._dims:  # an input, a constant
+            value = self._tensor(id)
+            self._dims[id] = value.dims if value.constant is not None else _unknown(value)
+        return tuple([self._found(dim) for dim in self._dims[id]])
+
+    def fix(self, id: int) -> None:
+        """Take a tensor that has become a constant."""
+        self._dims[id] = self._tensor(id).dims
+
+    def enter(self, call: OpCall) -> None:
+        """Take a call whose arguments are known: its outputs are now, too."""
+        out = self._values[call.out]
+        if isinstance(out, SymIntValue):
+            self._symints.setdefault(out.id, self._symint(call))
+            return
+        if call.name in ROWS_AS_WEIGHT:
+            self._rows_as_weight(call)
+        made = out.items if isinstance(out, ListValue) else (out.id,)
+        for n, id in enumerate(made):
+            if id not in self._dims:  # a value means the same, whichever call makes it
+                known, value = self._made(call, n), self._tensor(id)
+                self._dims[id] = _unknown(value) if known is None or len(known) != len(value.dims) else known
+
+    def _symint(self, call: OpCall) -> LiveDim:
+        if call.name in SYM_SIZE:
+            dims, axis = self.of(call.args["x"]), self._literal(call.args["dim"])
+            if isinstance(axis, int) and -len(dims) <= axis < len(dims):
+                return dims[axis]
+        return Live(call.out, -1)
+
+    def _rows_as_weight(self, call: OpCall) -> None:
+        """The rows of x must be as long as those of the weight are."""
+        x, dims = self._tensor(call.args["x"]), self.of(call.args["x"])
+        if dims and isinstance(dims[-1], Live) and self._fixed(call.args["weight"]):
+            self._same[dims[-1]] = x.dims[-1]
+
+    def _made(self, call: OpCall, n: int) -> KnownDims | None:
+        """The dims of a call's output number n, as far as its op just passes them on."""
+        op, args = REGISTRY[call.name], call.args
+        if op.family == "views":
+            return self._viewed(call)
+        if op.family == "elementwise":
+            tensors = [id for id in args.values() if isinstance(self._values[id], TensorValue)]
+            return self._broadcast(call.out, [self.of(id) for id in tensors])
+        if call.name in AS_X:
+            return self.of(args["x"])
+        if op.family == "rotary" and "xq" in args:
+            return self.of(args["xk" if n else "xq"])
+        if call.name in SLICES:
+            axis, dims = self._literal(args["dim"]) if "dim" in args else 0, self.of(args["x"])
+            return tuple(Live(call.out, n) if axis in (n, n - len(dims), None) else dim for n, dim in enumerate(dims))
+        if call.name in SPLITS:
+            return self._part(call, n)
+        leading, last = BUT_THE_LAST.get(op.family, ("", ""))
+        if leading in args and last in args:
+            rows = self.of(args[leading])
+            return (*(rows if op.family == "embedding" else rows[:-1]), self._last(call.out, args[last]))
+        return None
+
+    def _part(self, call: OpCall, n: int) -> KnownDims | None:
+        sizes, dims = self._sizes(call.args["sizes"]), self.of(call.args["x"])
+        axis = self._literal(call.args["dim"]) if "dim" in call.args else 0
+        if n >= len(sizes) or not isinstance(axis, int):
+            return None
+        return tuple(sizes[n] if axis in (at, at - len(dims)) else dim for at, dim in enumerate(dims))
+
+    def _viewed(self, call: OpCall) -> KnownDims | None:
+        source, args = self.of(call.args["x"]), call.args
+        if "sizes" in args:
+            return self._reshaped(call.out, source, self._sizes(args["sizes"]))
+        if "dims" in args:
+            given = self._literal(args["dims"])
+            drop = {
+                d % max(len(source), 1) for d in (given if isinstance(given, tuple) else (given,)) if isinstance(d, int)
+            }
+            most = self._tensor(args["x"]).dims
+            return tuple(d for axis, d in enumerate(source) if axis not in drop or most[axis] != 1)
+        if "dim" in args:
+            axis = self._literal(args["dim"])
+            at = axis % (len(source) + 1) if isinstance(axis, int) else 0
+            return (*source[:at], 1, *source[at:])
+        return source
+
+    def _reshaped(self, out: int, source: KnownDims, sizes: Sequence[LiveDim]) -> KnownDims:
+        """The number of elements is the same, so a live size that is alone among numbers is the same, too."""
+        dims = tuple(Live(out, n) if size == -1 else self._found(size) for n, size in enumerate(sizes))
+        (before, rows), (after, columns) = _parts(source), _parts(dims)
+        if len(columns) == 1 and not rows and after and before % after == 0:
+            self._same[columns[0]] = before // after
+        elif len(rows) == len(columns) == 1 and before == after != 0 and rows != columns:
+            self._same[columns[0]] = rows[0]
+        return dims
+
+    def _found(self, dim: LiveDim) -> LiveDim:
+        while isinstance(dim, Live) and dim in self._same:
+            dim = self._same[dim]
+        return dim
+
+    def _sizes(self, id: int) -> list[LiveDim]:
+        value = self._values[id]
+        if isinstance(value, ListValue):
+            return [self._size(item) for item in value.items]
+        literal = self._literal(id)
+        return [d for d in literal if isinstance(d, int)] if isinstance(literal, tuple) else []
+
+    def _size(self, id: int) -> LiveDim:
+        literal = self._literal(id)
+        return literal if isinstance(literal, int) else self._symints.get(id, Live(id, -1))
+
+    def _broadcast(self, out: int, operands: Sequence[KnownDims]) -> KnownDims:
+        rank = max(map(len, operands), default=0)
+        padded = [(1,) * (rank - len(dims)) + dims for dims in operands]
+        dims: list[LiveDim] = []
+        for axis, column in enumerate(zip(*padded, strict=True)):
+            sizes = {size for size in column if size != 1}
+            numbers = [size for size in sizes if isinstance(size, int)]
+            if len(sizes) > 1 and not numbers:  # either may be 1
+                dims.append(Live(out, axis))
+            else:
+                dims.append(numbers[0] if numbers else sizes.pop() if sizes else 1)
+        return tuple(dims)
+
+    def _last(self, out: int, weight: int) -> LiveDim:
+        """The last dim of an output that a weight decides."""
+        most = self._tensor(out).dims
+        return most[-1] if self._fixed(weight) else Live(out, len(most) - 1)
+
+    def _fixed(self, weight: int) -> bool:
+        """Whether a weight, or all its parts, have the same dims at every level."""
+        value = self._values[weight]
+        parts = value.items if isinstance(value, ListValue) else (weight,)
+        return all(isinstance(dim, int) for part in parts for dim in self.of(part))
+
+    def _literal(self, id: int) -> object:
+        value = self._values[id]
+        return value.value if isinstance(value, LiteralValue) else None
+
+    def _tensor(self, id: int) -> TensorValue:
+        value = self._values[id]
+        assert isinstance(value, TensorValue)
+        return value
+
+
+def _unknown(value: TensorValue) -> KnownDims:
+    return tuple(most if most <= 1 else Live(value.id, axis) for axis, most in enumerate(value.dims))
+
+
+def _parts(dims: KnownDims) -> tuple[int, list[Live]]:
+    """The product of the numbers, and the live sizes."""
+    return math.prod(dim for dim in dims if isinstance(dim, int)), [dim for dim in dims if isinstance(dim, Live)]
