@@ -23,6 +23,7 @@ from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.kernel import Scratch
 from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, debugging
@@ -90,11 +91,16 @@ class GpuSession(BaseSession):
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
+        planned = self._planned()
         self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
         self.counters = Counters()
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
-        self._build(plan_session(self.planner, self.specs), progress)
+        self._build(planned, progress)
+
+    def _planned(self) -> SessionPlan:
+        """What is built; a session that proves its kernels may take another planner."""
+        return plan_session(self.planner, self.specs)
 
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
         self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
@@ -239,6 +245,12 @@ class GpuSession(BaseSession):
         self.memory.poison()
 
     # ---- memory
+
+    def add_scratch(self, sizes: Mapping[Scratch, int]) -> None:
+        """Room for ops that need scratch only on a route which was not taken when the session was built."""
+        new = {scratch: size for scratch, size in sizes.items() if scratch not in self.scratch}
+        self.memory.add_scratch(new)
+        self.scratch.update(new)
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""

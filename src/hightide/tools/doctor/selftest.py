@@ -26,7 +26,7 @@ from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.device_routes import forcing, tuned_routes
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.doctor.case_graph import CaseGraph
+from hightide.runtime.case_graph import CaseGraph
 
 THREADS = min(4, os.cpu_count() or 1)
 
