@@ -1,7 +1,7 @@
 """Kernels that report every access outside the live part of a tensor, and sessions with a guard behind every buffer.
 
 A kernel's text is changed so that each index into a tensor is first compared with the number of elements that are
-live at the level, in whole vec4s. One that is outside leaves a mark in the guard behind a tensor that the kernel writes.
+live at the level, in whole vec4s. One that is outside leaves a mark in the guard behind a tensor which is written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hightide.graph.values import Dims
 from hightide.ops.kernel import Dispatch, Kernel, Tensor
 from hightide.planning.planner import Plan, Planner, Step
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.words import POISON
 from hightide.wgsl.preprocessor import Declared
 from hightide.wgsl.shader import FIRST_BINDING, Interface, Shader
 
@@ -66,19 +67,23 @@ def bounded_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+def forget_kernels() -> None:
+    """The next session reads its kernels' text again."""
+    _bounded_shader.cache_clear()
+
+
 class Guards:
-    """What must not change in a run: the guards, the constants and the inputs."""
+    """What must not change in a run: the guards and the constants."""
 
     def __init__(self, session: GpuSession) -> None:
         self.session = session
-        session.poison()
 
     def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         session = self.session
         session.poison()
         for id in session.memory.plan.own:
             buffer = session.memory.buffer(id)
-            session.device.write(buffer, buffer.size - GUARD, np.full(GUARD // 4, 0x7FC07FC0, np.uint32))
+            session.device.write(buffer, buffer.size - GUARD, np.full(GUARD // 4, POISON, np.uint32))
         before = self._contents()
         outputs = session.run(inputs)
         self._compare(before, inputs)
@@ -92,7 +97,7 @@ class Guards:
         memory, graph = self.session.memory, self.session.graph
         for buffer in memory.buffers():
             guard = np.frombuffer(memory.device.read(buffer), np.uint32)[-GUARD // 4 :]
-            changed = guard[guard != 0x7FC07FC0]
+            changed = guard[guard != POISON]
             routes = {step.dispatch.kernel.name for step in self.session.level(inputs)[1].steps}
             assert not changed.size, f"{buffer.label}: {mark_of(changed)} by one of {routes}"
         for id, now in self._contents().items():

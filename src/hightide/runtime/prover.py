@@ -21,7 +21,7 @@ from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import debugging
 from hightide.runtime.device_routes import forcing
 from hightide.runtime.need import Need, needs_of, needs_of_all
-from hightide.runtime.op_check import check_of
+from hightide.runtime.small_graph import check_of
 from hightide.runtime.verdicts import Verdicts, Wrong
 
 

@@ -34,10 +34,7 @@ class Verdicts:
 
     def __init__(self, adapter: Adapter) -> None:
         self.key = measurements.adapter_key(adapter)
-        self.right: set[str] = set()
-        self.unproven: set[str] = set()
-        self.wrong: dict[str, Wrong] = {}
-        self._read(measurements.load(FILE).get(self.key))
+        self.right, self.unproven, self.wrong = _read(measurements.load(FILE).get(self.key))
 
     def known(self, need: Need) -> bool:
         return need.key in self.right or need.key in self.wrong or need.key in self.unproven
@@ -59,13 +56,11 @@ class Verdicts:
     def save(self) -> None:
         """Add them to the file, with what other processes found meanwhile; this process's verdicts win."""
         entries = measurements.load(FILE)
-        others = Verdicts.__new__(Verdicts)
-        others.key, others.right, others.unproven, others.wrong = self.key, set(), set(), {}
-        others._read(entries.get(self.key))
+        right, unproven, wrong = _read(entries.get(self.key))
         mine = self.right | self.unproven | self.wrong.keys()
-        self.right |= others.right - mine
-        self.unproven |= others.unproven - mine
-        self.wrong |= {key: wrong for key, wrong in others.wrong.items() if key not in mine}
+        self.right |= right - mine
+        self.unproven |= unproven - mine
+        self.wrong |= {key: one for key, one in wrong.items() if key not in mine}
         measurements.save(FILE, {**entries, self.key: self._as_json()})
 
     def forget(self) -> None:
@@ -79,12 +74,14 @@ class Verdicts:
         wrong = {key: asdict(one) for key, one in sorted(self.wrong.items())}
         return {"wrong": wrong, "right": sorted(self.right), "unproven": sorted(self.unproven)}
 
-    def _read(self, entry: Any) -> None:
-        """What the file has; a damaged entry has nothing."""
-        with suppress(TypeError, KeyError, AttributeError):
-            right, unproven = ({str(key) for key in entry[name]} for name in ("right", "unproven"))
-            wrong = {
-                str(key): Wrong(str(one["op"]), str(one["routes"]), str(one["problem"]))
-                for key, one in entry["wrong"].items()
-            }
-            self.right, self.unproven, self.wrong = right, unproven, wrong
+
+def _read(entry: Any) -> tuple[set[str], set[str], dict[str, Wrong]]:
+    """What the file has of an adapter: right, unproven, wrong; a damaged entry has nothing."""
+    with suppress(TypeError, KeyError, AttributeError):
+        right, unproven = ({str(key) for key in entry[name]} for name in ("right", "unproven"))
+        wrong = {
+            str(key): Wrong(str(one["op"]), str(one["routes"]), str(one["problem"]))
+            for key, one in entry["wrong"].items()
+        }
+        return right, unproven, wrong
+    return set(), set(), {}

@@ -57,7 +57,7 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
-class LevelResult:
+class LevelOutcome:
     """The same of one output at one level."""
 
     routes: frozenset[str]
@@ -144,14 +144,14 @@ def run_trial(trial: Trial, device: Device) -> TrialResult:
     return TrialResult(trial, frozenset(routes), worst, problem, verdicts)
 
 
-def _follow(trial: Trial, device: Device) -> Iterator[LevelResult]:
+def _follow(trial: Trial, device: Device) -> Iterator[LevelOutcome]:
     """The result of each level, from one session."""
     built = CaseGraph(trial.case, np.random.default_rng(7))
     gpu = GpuSession(built.graph, device, choices=dict(trial.choices))
     return follow_levels(built, gpu)
 
 
-def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[LevelResult]:
+def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[LevelOutcome]:
     """The result at each level of a case, on memory that is NaN where a run has not written."""
     case = built.case
     cpu = CpuSession(built.graph, dtype="float64")
@@ -165,7 +165,7 @@ def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[LevelResult]:
         for got, expected in zip(got_all, expected_all, strict=True):
             error, problem = compare(got, expected, case.tolerance)
             where = f"{case.name} at {_level(live)}: {problem}" if problem else ""
-            yield LevelResult(routes, error, where, needs)
+            yield LevelOutcome(routes, error, where, needs)
 
 
 def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[float, str]:
