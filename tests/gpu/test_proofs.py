@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from llamas import INPUTS, call, llama_session, small_llama
 from planted import WrongDriver
@@ -15,11 +16,16 @@ from schedules import PROGRAMS, error_of_range, steps
 from hightide import LLM, DeviceError, load
 from hightide.gpu import measurements
 from hightide.gpu.device import Adapter, Device
-from hightide.ops.case import all_cases
+from hightide.ops.case import all_cases, cases_of
+from hightide.planning.levels import InputElements, graph_inputs
+from hightide.planning.planner import Planner
 from hightide.runtime import prover
 from hightide.runtime.build import build_session
+from hightide.runtime.case_graph import LEVELS, CaseGraph
+from hightide.runtime.device_routes import choices_for
 from hightide.runtime.need import Need, needs_of
 from hightide.runtime.proven_session import ProvenSession
+from hightide.runtime.small_graph import call_check
 from hightide.runtime.verdicts import FILE, Verdicts
 from hightide.tools.doctor.examination import keep_verdicts
 from hightide.tools.doctor.selftest import self_test
@@ -72,6 +78,7 @@ def test_a_steady_step_costs_nothing_more(device: Device) -> None:
         assert (device.created, session.levels.planned) == (created, planned)
 
 
+@pytest.mark.slow
 def test_wrong_kernels_of_a_program_are_left_out(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = WrongDriver(monkeypatch, device.adapter, lambda name: name in ("attention_stream", "q4_gemv"))
     with pytest.warns(UserWarning, match="gives wrong results") as told:
@@ -138,6 +145,8 @@ def test_a_level_met_later_is_proven_then(device: Device, monkeypatch: pytest.Mo
     agrees(session, device, 24, 3, 1)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings(WRONG)
 def test_the_self_test_of_doctor_gives_the_same_verdicts(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case for case in all_cases() if case.name in ("rms_norm", "q4")]
     keep_verdicts(device, self_test(device, cases))
@@ -194,12 +203,33 @@ def test_another_driver_has_no_verdicts_yet(device: Device) -> None:
     assert Verdicts(device.adapter).known(need) and not Verdicts(newer).known(need)
 
 
+@pytest.mark.slow
+def test_every_op_is_right_on_its_own_with_random_inputs(device: Device) -> None:
+    """A check made from a call of a program has no case to go by: it must never accuse a right kernel."""
+    for case in [*all_cases(), *cases_of("blocks")]:
+        built = CaseGraph(case, np.random.default_rng(7))
+        planner = Planner(built.graph, choices=choices_for(device))
+        specs = graph_inputs(built.graph, None, None)
+        seen: set[Need] = set()
+        for live in (LEVELS[0], LEVELS[2]):
+            inputs = built.arrays(live)
+            plan = planner.plan([array.shape for array in inputs], InputElements(inputs, specs))
+            for need, op_call in needs_of(plan).items():
+                if need in seen or need.op != case.op:
+                    continue
+                seen.add(need)
+                check = call_check(need, planner, plan, op_call)
+                assert check is not None, f"{case.name} has no check"
+                assert not (problem := check.problem(device)), f"{case.name} at {live}: {problem}"
+
+
 def answer() -> list[int]:
     """Tokens of a small model: a prompt in one chunk, then one by one."""
     with LLM(MODEL, context=48) as llm:
         return llm.generate([5, 9, 2, 7, 11, 3], max_tokens=6).tokens
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(WRONG)
 def test_a_model_answers_right_without_its_wrong_kernels(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:

@@ -46,7 +46,7 @@ def check_of(need: Need, planner: Planner, plan: Plan, call: OpCall) -> OpCheck 
 
     A case of the op that leads to these kernels has inputs that fit each other; else they are random.
     """
-    for found in (_case_check(need, planner.choices), _call_check(need, planner, plan, call)):
+    for found in (_case_check(need, planner.choices), call_check(need, planner, plan, call)):
         if found is not None:
             return found
     return None
@@ -58,7 +58,7 @@ def _case_check(need: Need, choices: Choices) -> OpCheck | None:
     if found is None:
         return None
     given = dict(zip(found.planner.graph.inputs, found.inputs, strict=True))
-    return _call_check(need, found.planner, found.plan, found.call, given)
+    return call_check(need, found.planner, found.plan, found.call, given)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def cases_by_op() -> dict[tuple[str, ...], list[Case]]:
     return found
 
 
-def _call_check(
+def call_check(
     need: Need, planner: Planner, plan: Plan, call: OpCall, given: Mapping[int, np.ndarray] = {}
 ) -> OpCheck | None:
     """From a call of a graph at a plan's level; `given` are inputs of that graph."""
@@ -176,10 +176,11 @@ class _SmallGraph:
         self._sizes, self._data, self._symint = sizes, data, None
         self._builder, self._arrays, self._ranges = GraphBuilder(), {}, {}
         graph = self.planner.graph
-        named = {name: self._argument(id, name) for name, id in self.call.args.items()}
+        given, names = self.call.args, [argument.name for argument in arguments_of(REGISTRY[self.call.name])]
+        args = [self._argument(given[name], name) if name in given else None for name in names]
         outs = [graph.values[id] for id in output_ids(graph, self.call)]
         dtypes = tuple(out.dtype for out in outs if isinstance(out, TensorValue))
-        out = self._builder.call(self.call.name, dtype=dtypes, **named)
+        out = self._builder.call(self.call.name, *args, dtype=dtypes)
         made = out if isinstance(out, tuple) else (out,)
         wanted = self._written()
         return self._builder.graph(*(value for value, old in zip(made, outs, strict=True) if old.id in wanted))
