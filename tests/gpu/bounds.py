@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ class BoundedKernel(Kernel):
 def bounded_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Sessions that are built meanwhile, on a GuardedDevice, check their indices."""
     with monkeypatch.context() as patched:
-        for module in ("hightide.wgsl.shader", "hightide.gpu.params", "hightide.gpu.pipelines"):
+        for module in ("hightide.gpu.params", "hightide.gpu.pipelines"):
             patched.setattr(f"{module}.PARAMS_SIZE", PARAMS_SIZE)
         patched.setattr("hightide.runtime.gpu_session.Planner", BoundedPlanner)
         yield
@@ -134,7 +135,9 @@ def _bounded_kernel(kernel: Kernel) -> BoundedKernel:
     declared = kernel.interface
     words = -(-len(declared.binding_names) // 4)
     limits = Declared("limits", f"array<vec4<u32>, {words}>", declared.params[-1].line)
-    interface = Interface(declared.file, (*declared.params, limits), declared.reads, declared.writes, declared.absent)
+    params = (*declared.params, limits)
+    with patch("hightide.wgsl.shader.PARAMS_SIZE", PARAMS_SIZE):  # not longer: interfaces of other kernels are kept
+        interface = Interface(declared.file, params, declared.reads, declared.writes, declared.absent)
     return BoundedKernel(kernel.name, kernel.file, kernel.constants, interface)
 
 
