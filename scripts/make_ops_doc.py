@@ -19,7 +19,7 @@ from hightide.ops.contract import Tensor
 from hightide.ops.table import OpRow, Routes, count_line, op_table
 from hightide.planning.levels import InputElements, MaxElements, graph_inputs
 from hightide.planning.planner import Plan, Planner
-from hightide.tools.doctor.case_graph import LEVELS, CaseGraph
+from hightide.runtime.case_graph import LEVELS, CaseGraph
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = all_cases()

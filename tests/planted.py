@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hightide.gpu.device import Adapter, Device
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph, OpCall
 from hightide.ops.attention.steps import Attention, attend
@@ -95,3 +97,38 @@ def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> Non
         return replace(plan, shared=shared, shared_sizes=(*plan.shared_sizes, max(plan.shared_sizes)))
 
     monkeypatch.setattr("hightide.runtime.session_plan.plan_memory", wrong)
+
+
+class WrongDriver:
+    """A device whose compiler spoils the kernels of some names (all of them, or those whose text `when` picks).
+
+    What `spoil` makes of a kernel's text is compiled; unless told otherwise, neighbouring elements change places.
+    Programs and models that are loaded from now on run on it.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        adapter: Adapter,
+        names: Callable[[str], bool],
+        when: Callable[[str], bool] = lambda text: True,
+    ) -> None:
+        self.device = Device(adapter)
+        self.spoiled: set[str] = set()
+        compile_module = self.device.wgpu.create_shader_module
+
+        def wrong(*, code: str, label: str) -> Any:
+            if names(label) and when(code):
+                changed = swapped_stores(code)
+                assert changed != code, f"{label} stores nothing that can be spoiled"
+                self.spoiled.add(label)
+                code = changed
+            return compile_module(code=code, label=label)
+
+        monkeypatch.setattr(self.device.wgpu, "create_shader_module", wrong)
+        monkeypatch.setattr("hightide.gpu.device.open_device", lambda adapter: self.device)
+
+
+def swapped_stores(text: str) -> str:
+    """A kernel that stores every element where its neighbour belongs."""
+    return re.sub(r"(fn store_\w+\(i: u32, value: [^)]*\) \{ \w+\[)i\]", r"\1i ^ 1u]", text)

@@ -11,9 +11,9 @@ import pytest
 from hightide.gpu.device import Device
 from hightide.ops import REGISTRY
 from hightide.ops.case import Case
+from hightide.runtime.case_graph import LEVELS
+from hightide.runtime.case_graph import CaseGraph as Built
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.doctor.case_graph import LEVELS
-from hightide.tools.doctor.case_graph import CaseGraph as Built
 from hightide.tools.doctor.selftest import Trial, run_trial
 
 __all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels", "one_of_each_family"]

@@ -33,8 +33,8 @@ def case(request: pytest.FixtureRequest, device: Device) -> Iterator[BuiltCase]:
 
 
 def test_op_follows_the_live_shape(case: BuiltCase) -> None:
-    for _, _, problem in follow_levels(case.built, case.session):
-        assert not problem, problem
+    for level in follow_levels(case.built, case.session):
+        assert not level.problem, level.problem
 
 
 def test_a_graph_that_never_changes_is_the_same_byte_for_byte(case: BuiltCase, device: Device) -> None:

@@ -20,7 +20,7 @@ from hightide.ops.storage import gpu_bytes
 from hightide.planning.costs import cost_of
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Plan, Planner
-from hightide.tools.doctor.case_graph import CaseGraph
+from hightide.runtime.case_graph import CaseGraph
 from hightide.traits import Traits
 
 WITH_SUBGROUPS = Traits(software=True, subgroups=True, subgroup_size=8)

@@ -16,7 +16,7 @@ from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.ops.kernel import Kernel
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Plan, Planner
-from hightide.tools.doctor.case_graph import CaseGraph
+from hightide.runtime.case_graph import CaseGraph
 from hightide.traits import SOFTWARE, Traits
 from hightide.wgsl.shader import PARAMS_SIZE
 

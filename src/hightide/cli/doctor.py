@@ -65,6 +65,11 @@ def _show(report: Examination) -> None:
     _show_models(console, report)
     if report.self_test is not None:
         _show_self_test(console, report.self_test)
+    if report.wrong:
+        console.print(f"\nKernels that give wrong results here: [bold red]{len(report.wrong)}[/]")
+        for wrong in report.wrong[:SHOWN_FAILURES]:
+            console.print(f"  {escape(str(wrong))}", soft_wrap=True)
+        console.print("Sessions take other routes; an op that has none is refused. --fresh tests again.")
 
 
 def _show_system(console: Console, report: Examination) -> None:

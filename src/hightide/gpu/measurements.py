@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from threading import get_ident
 from typing import Any
 
 from hightide.folders import cache_folder
@@ -31,7 +32,7 @@ def save(file: str, entries: dict[str, Any]) -> None:
     path = cache_folder() / file
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{os.getpid()}.new")  # another process may be doing the same
+        new = path.with_suffix(f".{os.getpid()}.{get_ident()}.new")  # others may be doing the same
         new.write_text(json.dumps(entries, indent=1), "utf-8")
         new.replace(path)
 

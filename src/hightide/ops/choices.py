@@ -51,6 +51,11 @@ class Choices:
             return option
         return choice.default(self.traits)
 
+    @property
+    def exact(self) -> bool:
+        """No option is chosen that changes the numbers."""
+        return all(choice.exact or self(choice) == choice.default(self.traits) for choice in CHOICES.values())
+
 
 def check_routes(routes: Mapping[str, str]) -> dict[str, str]:
     """Routes that a caller forces, by the name of the choice; InputError for one that does not exist."""

@@ -24,10 +24,10 @@ from hightide.formats.program_file import (
 )
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
+from hightide.ops.arrays import numpy_dtype, read_array
 from hightide.ops.contract import Op
 from hightide.planning.levels import InputSpec, check_count
 from hightide.pte.kernel_calls import Signature, find_op, signature
-from hightide.runtime.cpu_session import numpy_dtype, read_array
 from hightide.runtime.session import Session
 from hightide.units import counted
 

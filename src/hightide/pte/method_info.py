@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hightide.formats.program_file import EValue, MethodFile, MoveCall, TensorSpec, ValueListSpec
+from hightide.ops.arrays import numpy_dtype
 from hightide.planning.levels import InputSpec
 from hightide.pte.interpreter import tensor_array
-from hightide.runtime.cpu_session import numpy_dtype
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from hightide.graph.aliases import check_order
 from hightide.graph.graph import Graph, GraphFile
 from hightide.graph.values import TensorValue
 from hightide.notebook import table
+from hightide.ops.arrays import numpy_dtype
 from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
 from hightide.option_checks import check_path, checked_list
@@ -29,7 +30,7 @@ from hightide.pte.method_info import MethodInfo, constant_result, describe_metho
 from hightide.pte.support import refusal
 from hightide.pte.written_states import with_states_stored
 from hightide.runtime.build import build_session, choose_device, named_device
-from hightide.runtime.cpu_session import CpuSession, numpy_dtype
+from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
 from hightide.units import counted
 
@@ -279,7 +280,7 @@ class Method:
         self._check_usable()
 
     def _about_empty(self, given: Sequence[Any], error: InputError) -> InputError | None:
-        """What to say of a call that some op refused, if an input has no elements where the program has room for some."""
+        """What to say of a call that some op refused, if an input is empty where the program has room for some."""
         if not str(error).startswith(("op ", "instruction ")):
             return None  # about the inputs already
         for spec, value in zip(self.inputs, given, strict=True):

@@ -65,11 +65,13 @@ def build_session(
     kv: str | None = "f32",
     choices: Mapping[str, str] | None = None,
     passes: bool = True,
+    proven: bool = True,
 ) -> Session:
     """A session on a GPU, or on the NumPy references. `progress` is called with (bytes uploaded, bytes in all).
 
     `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes by the name of
-    the choice. Without `passes` a GPU runs the graph as the file has it.
+    the choice. Without `passes` a GPU runs the graph as the file has it. Unless `proven` is false, kernels are checked
+    before they are used, and routes that answer wrong are left out.
     """
     check_kv(kv)
     if kv == "f16" and (gpu is None or not gpu.traits.f16):
@@ -77,7 +79,10 @@ def build_session(
     if gpu is None:
         return CpuSession(graph, dynamic, names)
     from hightide.runtime.gpu_session import GpuSession
+    from hightide.runtime.proven_session import ProvenSession
+    from hightide.runtime.prover import proving
 
     half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
     graph = fuse(graph) if passes else graph
-    return GpuSession(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)
+    made = ProvenSession if proven and proving() else GpuSession
+    return made(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)

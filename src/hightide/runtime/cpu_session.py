@@ -24,7 +24,7 @@ from hightide.planning.levels import (
     live_symint,
 )
 from hightide.planning.planner import Plan, Planner
-from hightide.runtime.references import Precision, References, Values, numpy_dtype, read_array
+from hightide.runtime.references import Precision, References, Values
 from hightide.runtime.session import BaseSession, Fed, is_odd
 
 
@@ -162,6 +162,3 @@ class CpuSession(BaseSession):
         self.state, self._fed = {}, {}
         self.levels.clear()
         self.references.forget_weights()
-
-
-__all__ = ["CpuSession", "numpy_dtype", "read_array"]

@@ -24,6 +24,7 @@ from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.kernel import Scratch
 from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, OddFinder, debugging
@@ -105,10 +106,16 @@ class GpuSession(BaseSession):
     def _start(self, progress: Callable[[int, int], None] | None = None) -> None:
         self._built = False
         try:
-            self._build(plan_session(self.planner, self.specs), progress)
+            planned = self._planned()
+            self.levels.planner = self.planner
+            self._build(planned, progress)
         except DeviceError as error:
             raise self.told_apart(error) from None
         self._built = True
+
+    def _planned(self) -> SessionPlan:
+        """What is built; a session that proves its kernels may take another planner."""
+        return plan_session(self.planner, self.specs)
 
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
         self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
@@ -295,6 +302,12 @@ class GpuSession(BaseSession):
             self.memory.poison()
 
     # ---- memory
+
+    def add_scratch(self, sizes: Mapping[Scratch, int]) -> None:
+        """Room for ops that need scratch only on a route which was not taken when the session was built."""
+        new = {scratch: size for scratch, size in sizes.items() if scratch not in self.scratch}
+        self.memory.add_scratch(new)
+        self.scratch.update(new)
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ class SessionMemory:
             return self._shared[self.plan.shared[what]]
         root = self.aliases.root[what]
         return self._own[root] if root in self._own else self._shared[self.plan.shared[root]]
+
+    def add_scratch(self, sizes: Mapping[Scratch, int]) -> None:
+        """More scratch than was planned, in buffers of its own."""
+        shared, shared_sizes = dict(self.plan.shared), list(self.plan.shared_sizes)
+        for scratch, size in sizes.items():
+            shared[scratch] = len(shared_sizes)
+            shared_sizes.append(size)
+            self._shared.append(self.device.buffer(size, label="scratch"))
+        self.plan = replace(self.plan, shared=shared, shared_sizes=tuple(shared_sizes))
 
     def input_buffer(self, id: int) -> Any:
         """The buffer that an input is written to; None for an input that no op reads, and for a SymInt."""

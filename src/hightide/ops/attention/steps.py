@@ -191,6 +191,7 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
         PARTS=ceil_div(attention.depth, 4),
         VALUE_PARTS=ceil_div(attention.value_depth, 4),
         WHOLE=attention.depth % 4 == 0,
+        WHOLE_VALUES=attention.value_depth % 4 == 0,
     ).over(
         attention.kv_heads * ceil_div(attention.rows, rows),
         **attention.given(rows, STREAM_BLOCK),

@@ -3,7 +3,8 @@
 // (s, head within the group), so that a key is read once for them. Its quads take keys in turns, 8 at a time.
 // Each lane of a quad holds a quarter of the depth of every row of q and of every sum, so that one load of a
 // quad asks for four cache lines, and does the exponentials of two keys of the eight.
-// PARTS, VALUE_PARTS: elements of a row of q, and of v, that a lane holds. WHOLE: four times PARTS is the depth.
+// PARTS, VALUE_PARTS: elements of a row of q, and of v, that a lane holds. WHOLE, WHOLE_VALUES: four times these are
+// the depths; else a lane's last elements may lie behind a row, where nothing is read.
 #const SCORE = "vec2<f32>"
 #include "attention/common.wgsl"
 
@@ -20,6 +21,23 @@ fn in_depth(part: u32, j: u32) -> bool {
     return true;
     #else
     return part * PARTS + j < params.depth;
+    #end
+}
+
+// Where a lane finds element j of its part of a row of v, from `at` on.
+fn value_place(at: u32, part: u32, j: u32) -> u32 {
+    #if WHOLE_VALUES
+    return at + j;
+    #else
+    return select(0u, at + j, part * VALUE_PARTS + j < params.value_depth);
+    #end
+}
+// The same of q and k.
+fn place(at: u32, part: u32, j: u32) -> u32 {
+    #if WHOLE
+    return at + j;
+    #else
+    return select(0u, at + j, in_depth(part, j));
     #end
 }
 
@@ -69,7 +87,7 @@ fn in_depth(part: u32, j: u32) -> bool {
         #end
         #end
         #for j in PARTS
-        let given_$j = select($T(), load_q(at + ${j}u) * params.scale, in_depth(part, ${j}u));
+        let given_$j = select($T(), load_q(place(at, part, ${j}u)) * params.scale, in_depth(part, ${j}u));
         #for r in ROWS
         q_${r}_$j = select(q_${r}_$j, given_$j, i == ${r}u);
         #end
@@ -86,7 +104,7 @@ fn in_depth(part: u32, j: u32) -> bool {
             var dot_$r = 0.0;
             #end
             #for j in PARTS
-            let key_$j = select($T(), load_k(at + ${j}u), in_depth(part, ${j}u));
+            let key_$j = select($T(), load_k(place(at, part, ${j}u)), in_depth(part, ${j}u));
             #for r in ROWS
             dot_$r += product(q_${r}_$j, key_$j);
             #end
@@ -135,7 +153,7 @@ fn in_depth(part: u32, j: u32) -> bool {
             let one_$r = select(two_$r.x, two_$r.y, is_odd);
             #end
             #for j in VALUE_PARTS
-            let value_$j = load_v(at + ${j}u);
+            let value_$j = load_v(value_place(at, part, ${j}u));
             #for r in ROWS
             sum_${r}_$j += one_$r * value_$j;
             #end

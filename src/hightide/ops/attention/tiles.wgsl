@@ -115,7 +115,7 @@ var<workgroup> lane_sums: array<$T, LANES>;
                 let weight_$r = weights[$r * LANES + i];
                 #end
                 #for c in CHUNKS
-                let value_$c = load_v(at + $c * LANES);
+                let value_$c = load_v(select(0u, at + $c * LANES, d + $c * LANES < params.value_depth));
                 #for r in ROWS
                 sum_${r}_$c += weight_$r * value_$c;
                 #end

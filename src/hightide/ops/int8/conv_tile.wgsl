@@ -9,9 +9,10 @@
 
 const TILE = ${TILE}u;
 
-fn four_weights(i: u32) -> vec4<i32> {
+// Up to four weights from `i` on, of which `count` are used: no word is read that has none of these.
+fn four_weights(i: u32, count: u32) -> vec4<i32> {
     let shift = i % 4u * 8u;
-    if (shift == 0u) { return unpack4xI8(weight[i / 4u]); }
+    if (i % 4u + count <= 4u) { return unpack4xI8(weight[i / 4u] >> shift); }
     return unpack4xI8((weight[i / 4u] >> shift) | (weight[i / 4u + 1u] << (32u - shift)));
 }
 
@@ -36,11 +37,12 @@ fn four_weights(i: u32) -> vec4<i32> {
             var at = first + select(vec4<u32>(0u), vec4<u32>(y * params.x_size.y + x), inside);
             let tap = u32(ky * params.window.y + kx) * params.weight_tap;
             for (var c = 0u; c < params.group_x; c += 4u) {
+                let count = min(4u, params.group_x - c);
                 var w: array<vec4<i32>, TILE>;
                 for (var o = 0u; o < TILE; o++) {
-                    w[o] = four_weights(min(channel + o, params.channels - 1u) * params.weight_o + tap + c);
+                    w[o] = four_weights(min(channel + o, params.channels - 1u) * params.weight_o + tap + c, count);
                 }
-                for (var j = 0u; j < min(4u, params.group_x - c); j++) {
+                for (var j = 0u; j < count; j++) {
                     let codes = vec4<i32>(x_at(at.x), x_at(at.y), x_at(at.z), x_at(at.w)) - params.x_zero;
                     let seen = select(vec4<i32>(0), codes, inside);
                     for (var o = 0u; o < TILE; o++) { total[o] += seen * w[o][j]; }

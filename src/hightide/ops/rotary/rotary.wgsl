@@ -23,8 +23,15 @@ fn turn(pair: u32, heads: u32, of_q: bool) -> Turn {
         result.first = start + d;
         result.second = result.first + params.rotary_pairs;
     }
-    let x = select(load_k(result.first), load_q(result.first), of_q);
-    let y = select(load_k(result.second), load_q(result.second), of_q);
+    var x: f32;
+    var y: f32;
+    if (of_q) {   // not `select`: both sides would be read, and k has fewer heads
+        x = load_q(result.first);
+        y = load_q(result.second);
+    } else {
+        x = load_k(result.first);
+        y = load_k(result.second);
+    }
     result.turned = vec2<f32>(x, y);
     if (d < params.rotary_pairs) {
         #if HALVES

@@ -14,6 +14,8 @@ from hightide.gpu import measurements
 from hightide.gpu.device import Adapter, Device, adapters, find_adapter, open_device
 from hightide.gpu.limits import known_limits, measure_limits
 from hightide.runtime.device_routes import tuned_routes
+from hightide.runtime.need import Need
+from hightide.runtime.verdicts import Verdicts, Wrong
 from hightide.tools.doctor.fits import Fit, adapter_memory, find_fits
 from hightide.tools.doctor.remedies import Finding, find_problems
 from hightide.tools.doctor.selftest import TrialResult, kernels_digest, self_test
@@ -55,10 +57,11 @@ class Examination:
     memory: int = 0
     models: tuple[Fit, ...] = ()
     self_test: SelfTest | None = None
+    wrong: tuple[Wrong, ...] = ()  # what sessions and the self-test found wrong on this adapter and driver
 
     @property
     def healthy(self) -> bool:
-        return self.examined is not None and not (self.self_test and self.self_test.failures)
+        return self.examined is not None and not (self.self_test and self.self_test.failures) and not self.wrong
 
     def as_json(self) -> dict[str, Any]:
         def described(adapter: Adapter) -> dict[str, Any]:
@@ -75,6 +78,7 @@ class Examination:
             "memory": self.memory,
             "models": [asdict(model) for model in self.models],
             "self_test": asdict(self.self_test) if self.self_test else None,
+            "wrong": [asdict(one) for one in self.wrong],
         }
 
 
@@ -99,6 +103,7 @@ def examine(
     memory = adapter_memory(adapter, [(d.name, d.memory) for d in devices])
     limits = measure_limits(device, fresh=fresh) if test else known_limits(device)
     models = find_fits(memory, device.max_binding, device.traits.half_caches, limits.read_gb_s if limits else 0)
+    result = tested(device, fresh, progress) if test else None
     return Examination(
         system,
         devices,
@@ -108,7 +113,8 @@ def examine(
         tuple(properties(device)),
         memory,
         tuple(models),
-        tested(device, fresh, progress) if test else None,
+        result,
+        tuple(Verdicts(adapter).wrong.values()),
     )
 
 
@@ -122,10 +128,25 @@ def tested(device: Device, fresh: bool = False, progress: Callable[[int, int], N
             return SelfTest(int(known["trials"]), int(known["routes"]), failures, float(known["seconds"]), before=True)
     start = time.perf_counter()
     results = self_test(device, progress=progress)
+    keep_verdicts(device, results, fresh)
     result = _summary(results, time.perf_counter() - start)
     entry = {**asdict(result), "failures": [list(failure) for failure in result.failures]}
     measurements.save(FILE, {**measurements.load(FILE), key: entry})
     return result
+
+
+def keep_verdicts(device: Device, results: list[TrialResult], fresh: bool = False) -> None:
+    """What the trials say about kernels, for the sessions of this adapter; `fresh` drops what was known."""
+    verdicts = Verdicts(device.adapter)
+    if fresh:
+        verdicts.forget()
+    found: dict[Need, str] = {}
+    for result in results:
+        for need, problem in result.verdicts.items():
+            found[need] = found.get(need) or problem
+    for need, problem in found.items():
+        verdicts.note(need, problem)
+    verdicts.save()
 
 
 def _summary(results: list[TrialResult], seconds: float) -> SelfTest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import resources
 from queue import SimpleQueue
@@ -23,10 +23,11 @@ from hightide.ops.choices import CHOICES, Choices
 from hightide.ops.contract import Kernel
 from hightide.planning.levels import InputElements, MaxElements, graph_inputs
 from hightide.planning.planner import Planner
+from hightide.runtime.case_graph import CaseGraph
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.device_routes import forcing, tuned_routes
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.doctor.case_graph import CaseGraph
+from hightide.runtime.need import Need, needs_of
 
 THREADS = min(4, os.cpu_count() or 1)
 
@@ -52,6 +53,17 @@ class TrialResult:
     routes: frozenset[str]
     error: float
     problem: str = ""
+    verdicts: Mapping[Need, str] = field(default_factory=dict)  # what is wrong with the case's op on its kernels, or ""
+
+
+@dataclass(frozen=True)
+class LevelOutcome:
+    """The same of one output at one level."""
+
+    routes: frozenset[str]
+    error: float
+    problem: str
+    needs: frozenset[Need]  # of the case's op
 
 
 def trials(device: Device, cases: Sequence[Case] | None = None) -> list[Trial]:
@@ -114,39 +126,46 @@ def kernels_digest() -> str:
 
 def run_trial(trial: Trial, device: Device) -> TrialResult:
     routes: set[str] = set()
-    worst = 0.0
+    verdicts: dict[Need, str] = {}
+    worst, problem = 0.0, ""
     try:
-        for route, error, problem in _follow(trial, device):
-            routes |= route
-            worst = max(worst, error)
-            if problem:
-                return TrialResult(trial, frozenset(routes), worst, problem)
+        for level in _follow(trial, device):
+            routes |= level.routes
+            worst = max(worst, level.error)
+            for need in level.needs:
+                verdicts[need] = verdicts.get(need) or level.problem
+            if level.problem:
+                problem = level.problem
+                break
     except HightideError as error:
-        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {str(error).splitlines()[0]}")
+        problem = f"{trial.case.name}: {str(error).splitlines()[0]}"
     except Exception as error:  # a bug in hightide is a result too: the other trials still run
-        return TrialResult(trial, frozenset(routes), worst, f"{trial.case.name}: {type(error).__name__}: {error}")
-    return TrialResult(trial, frozenset(routes), worst)
+        problem = f"{trial.case.name}: {type(error).__name__}: {error}"
+    return TrialResult(trial, frozenset(routes), worst, problem, verdicts)
 
 
-def _follow(trial: Trial, device: Device) -> Iterator[tuple[set[str], float, str]]:
-    """(routes, error, problem) of each level, from one session."""
+def _follow(trial: Trial, device: Device) -> Iterator[LevelOutcome]:
+    """The result of each level, from one session."""
     built = CaseGraph(trial.case, np.random.default_rng(7))
     gpu = GpuSession(built.graph, device, choices=dict(trial.choices))
     return follow_levels(built, gpu)
 
 
-def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[tuple[set[str], float, str]]:
-    """(routes, error, problem) at each level of a case, on memory that is NaN where a run has not written."""
+def follow_levels(built: CaseGraph, gpu: GpuSession) -> Iterator[LevelOutcome]:
+    """The result at each level of a case, on memory that is NaN where a run has not written."""
     case = built.case
     cpu = CpuSession(built.graph, dtype="float64")
     for live in built.levels():
         inputs = built.arrays(live)
         gpu.poison()
         got_all, expected_all = gpu.run(inputs), cpu.run(inputs)
-        routes = {step.dispatch.kernel.name for step in gpu.level(inputs)[1].steps}
+        plan = gpu.level(inputs)[1]
+        routes = frozenset(step.dispatch.kernel.name for step in plan.steps)
+        needs = frozenset(need for need in needs_of(plan) if need.op == case.op)
         for got, expected in zip(got_all, expected_all, strict=True):
             error, problem = compare(got, expected, case.tolerance)
-            yield routes, error, f"{case.name} at {_level(live)}: {problem}" if problem else ""
+            where = f"{case.name} at {_level(live)}: {problem}" if problem else ""
+            yield LevelOutcome(routes, error, where, needs)
 
 
 def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[float, str]:
