@@ -357,7 +357,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (PROMPT, {"presence_penalty": float("nan")}, "presence_penalty must be a number, not nan"),
     (PROMPT, {"logprobs": -1}, "logprobs cannot be -1"),
     (PROMPT, {"logit_bias": {VOCAB: 1.0}}, f"logit_bias names token {VOCAB}, but the vocabulary ends at {VOCAB - 1}"),
-    (PROMPT, {"logit_bias": {1: float("nan")}}, "logit_bias cannot be NaN"),
+    (PROMPT, {"logit_bias": {1: float("nan")}}, "must be a number, not nan"),
     (PROMPT, {"max_tokens": -1}, "max_tokens cannot be -1"),
     (PROMPT, {"on_full": "wrap"}, "on_full must be 'stop' or 'shift', not 'wrap'"),
     (PROMPT, {"speculate": True, "temperature": 1.0}, "speculation needs temperature 0"),
