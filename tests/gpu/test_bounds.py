@@ -36,6 +36,8 @@ QUICK = {
     "update_cache",
     "conv_codes_transposed",
 }
+# Types of blocks differ in how a block is read, routes in where: each type with the usual routes, one with all.
+USUAL_ROUTES = {case.name for case in cases_of("blocks")} - {"linear_q4_k"}
 INT32 = np.iinfo(np.int32)
 FLOATS = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-42, 0.0)
 
@@ -100,7 +102,8 @@ def follow(case: Case, device: GuardedDevice, routes: dict[str, str]) -> None:
 @pytest.mark.usefixtures("bounded")
 @pytest.mark.parametrize("case", each(CASES))
 def test_no_access_is_out_of_bounds(case: Case, guarded: GuardedDevice) -> None:
-    for trial in trials(guarded, [case]):
+    tried = trials(guarded, [case])
+    for trial in tried[:1] if case.name in USUAL_ROUTES else tried:
         follow(case, guarded, dict(trial.choices))
 
 
