@@ -35,8 +35,8 @@ def test_new_values_of_buffers_that_have_no_place_are_refused_in_plain_words() -
     with pytest.raises(UnsupportedError) as refused:
         load(FOLDER / "apart.pte", device="cpu")
     assert str(refused.value) == (
-        "apart.pte (forward, delegate 0): it gives 3 values, of which the program takes 1: the others are new values of "
-        "buffers (such as the states of convolutions), and the file does not say of which; export it with "
-        'VulkanPartitioner({"alias_buffer_mutations": True}), which writes them in place, or make the buffers inputs and '
-        "outputs of the model"
+        "apart.pte (forward, delegate 0): it gives 3 values, of which the program takes 1: the others are new values "
+        "of buffers (such as the states of convolutions), and the file does not say of which; export it with "
+        'VulkanPartitioner({"alias_buffer_mutations": True}), which writes them in place, or make the buffers inputs '
+        "and outputs of the model"
     )

@@ -233,7 +233,7 @@ class Method:
             raise HightideError(f"method {self.name} of {name} is closed; Program.method builds it again")
 
     def _about_empty(self, given: Sequence[Any], error: InputError) -> InputError | None:
-        """What to say of a call that some op refused, if an input has no elements where the program has room for some."""
+        """What to say of a call that an op refused, if an input is empty where the program has room."""
         if not str(error).startswith(("op ", "instruction ")):
             return None  # about the inputs already
         for spec, value in zip(self.inputs, given, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
+from hightide.ops.arrays import numpy_dtype, read_array
 from hightide.planning.levels import (
     InputElements,
     InputSpec,
@@ -24,7 +25,7 @@ from hightide.planning.levels import (
     live_symint,
 )
 from hightide.planning.planner import Plan, Planner
-from hightide.runtime.references import Precision, References, Values, numpy_dtype, read_array
+from hightide.runtime.references import Precision, References, Values
 from hightide.runtime.session import BaseSession, Fed
 
 
