@@ -83,12 +83,14 @@ class RandomGraph:
         shapes = [(ONE, Size(1, "S")), (Size(1, "S"),), (Size(1, "B"), Size(1, "S")), (Size(1, "S"), Size(1, "T"))]
         for n in range(int(self.rng.integers(1, 3))):
             self._input((*shapes[0 if n == 0 and self.chance(0.7) else self.rng.integers(len(shapes))], self.wide))
+        if self.chance(0.7):  # rows of a known length, as those of an embedding are
+            self.pool += [self.norm(node) for node in self.pool]
         moves: list[tuple[float, Callable[[], Node]]] = [
             (3, self._residual),
             (2, self._gated),
             (4, self._attention),
             (2, self._add_norm),
-            (2, self._linear_of_view),
+            (4, self._linear_of_view),
             (2, self._selected),
             (2, lambda: self.view(self.pick())),
             (1, lambda: self.unary(self.pick())),

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its deleg
 # llama_fp16 rounds every result to halves (2**-11 each, over two layers), which neither judge does; llama_8da4w and
 # cnn_int8 round activations to 8 bits: where a value is halfway, the last bit of a float32 decides about 1/255 of
 # its range. That is rare, so most of their steps must be as near as those of the others. The quotients are those of
-# eager, bit for bit (test_quotients.py); what differs are the values that are rounded, which NumPy has as eager has.
+# eager, bit for bit (test_quotients.py): it is the values before they are rounded that differ in their last bits.
 HALVES = {"llama_fp16": 1e-3}
 ROUNDED = {"llama_8da4w": 1e-2, "cnn_int8": 1e-2}
 LLAMAS = [name for name, entry in INDEX.items() if "vocab" in entry]

@@ -288,3 +288,11 @@ def test_results_of_other_types_are_not_the_same() -> None:
     wide, narrow = (b.call("aten.mul.Scalar", x, 3.0, dtype=dtype) for dtype in ("float32", "int32"))
     graph = b.graph(b.call("aten.add.Tensor", b.call("aten.neg.default", wide), narrow, 1))
     assert names(fuse(graph))["aten.mul.Scalar"] == 2
+
+
+def test_rows_of_another_length_are_not_a_linears_rows() -> None:
+    b = GraphBuilder()
+    flat = b.call("aten.view_copy.default", b.input((4, 16)), [-1, 16])
+    y = b.call("aten.linear.default", flat, matrix(b), None)
+    graph = b.graph(b.call("aten.neg.default", b.call("aten.view_copy.default", y, [-1, 8])))
+    assert_same(graph, fuse(graph), [[ones(4, 8)], [ones(2, 16)], [ones(3, 16)]])

@@ -1,7 +1,7 @@
 """What is known of a tensor's dims at every level, without planning: which are numbers, which are the same.
 
 Max dims alone do not tell: two live dims may have the same max, and a view may swap them. Here a dim is a number, or a
-`Live` that stands for one live size wherever it goes. Where nothing is known, a dim is a `Live` of its own.
+`LiveSize` that stands for one live size wherever it goes. Where nothing is known, a dim is a `LiveSize` of its own.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BUT_THE_LAST = {"linear": ("x", "weight"), "embedding": ("indices", "weight"), "
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveSize:
     """A size that a run decides: dim `axis` of value `id`, where it first appears (axis -1: the SymInt `id`)."""
 
     id: int
     axis: int
 
 
-LiveDim: TypeAlias = int | Live
+LiveDim: TypeAlias = int | LiveSize
 KnownDims: TypeAlias = tuple[LiveDim, ...]
 
 
@@ -49,7 +49,9 @@ class LiveDims:
         self._values = values  # grows with the graph
         self._dims: dict[int, KnownDims] = {}
         self._symints: dict[int, LiveDim] = {}
-        self._same: dict[Live, LiveDim] = {}  # sizes that some call refuses unless they are this number, or this size
+        self._same: dict[
+            LiveSize, LiveDim
+        ] = {}  # sizes that some call refuses unless they are this number, or this size
 
     def of(self, id: int) -> KnownDims:
         if id not in self._dims:  # an input, a constant
@@ -80,12 +82,12 @@ class LiveDims:
             dims, axis = self.of(call.args["x"]), self._literal(call.args["dim"])
             if isinstance(axis, int) and -len(dims) <= axis < len(dims):
                 return dims[axis]
-        return Live(call.out, -1)
+        return LiveSize(call.out, -1)
 
     def _rows_as_weight(self, call: OpCall) -> None:
         """The rows of x must be as long as those of the weight are."""
         x, dims = self._tensor(call.args["x"]), self.of(call.args["x"])
-        if dims and isinstance(dims[-1], Live) and self._fixed(call.args["weight"]):
+        if dims and isinstance(dims[-1], LiveSize) and self._fixed(call.args["weight"]):
             self._same[dims[-1]] = x.dims[-1]
 
     def _made(self, call: OpCall, n: int) -> KnownDims | None:
@@ -102,7 +104,9 @@ class LiveDims:
             return self.of(args["xk" if n else "xq"])
         if call.name in SLICES:
             axis, dims = self._literal(args["dim"]) if "dim" in args else 0, self.of(args["x"])
-            return tuple(Live(call.out, n) if axis in (n, n - len(dims), None) else dim for n, dim in enumerate(dims))
+            return tuple(
+                LiveSize(call.out, n) if axis in (n, n - len(dims), None) else dim for n, dim in enumerate(dims)
+            )
         if call.name in SPLITS:
             return self._part(call, n)
         leading, last = BUT_THE_LAST.get(op.family, ("", ""))
@@ -137,7 +141,7 @@ class LiveDims:
 
     def _reshaped(self, out: int, source: KnownDims, sizes: Sequence[LiveDim]) -> KnownDims:
         """The number of elements is the same, so a live size that is alone among numbers is the same, too."""
-        dims = tuple(Live(out, n) if size == -1 else self._found(size) for n, size in enumerate(sizes))
+        dims = tuple(LiveSize(out, n) if size == -1 else self._found(size) for n, size in enumerate(sizes))
         (before, rows), (after, columns) = _parts(source), _parts(dims)
         if len(columns) == 1 and not rows and after and before % after == 0:
             self._same[columns[0]] = before // after
@@ -146,7 +150,7 @@ class LiveDims:
         return dims
 
     def _found(self, dim: LiveDim) -> LiveDim:
-        while isinstance(dim, Live) and dim in self._same:
+        while isinstance(dim, LiveSize) and dim in self._same:
             dim = self._same[dim]
         return dim
 
@@ -159,7 +163,7 @@ class LiveDims:
 
     def _size(self, id: int) -> LiveDim:
         literal = self._literal(id)
-        return literal if isinstance(literal, int) else self._symints.get(id, Live(id, -1))
+        return literal if isinstance(literal, int) else self._symints.get(id, LiveSize(id, -1))
 
     def _broadcast(self, out: int, operands: Sequence[KnownDims]) -> KnownDims:
         rank = max(map(len, operands), default=0)
@@ -169,7 +173,7 @@ class LiveDims:
             sizes = {size for size in column if size != 1}
             numbers = [size for size in sizes if isinstance(size, int)]
             if len(sizes) > 1 and not numbers:  # either may be 1
-                dims.append(Live(out, axis))
+                dims.append(LiveSize(out, axis))
             else:
                 dims.append(numbers[0] if numbers else sizes.pop() if sizes else 1)
         return tuple(dims)
@@ -177,7 +181,7 @@ class LiveDims:
     def _last(self, out: int, weight: int) -> LiveDim:
         """The last dim of an output that a weight decides."""
         most = self._tensor(out).dims
-        return most[-1] if self._fixed(weight) else Live(out, len(most) - 1)
+        return most[-1] if self._fixed(weight) else LiveSize(out, len(most) - 1)
 
     def _fixed(self, weight: int) -> bool:
         """Whether a weight, or all its parts, have the same dims at every level."""
@@ -196,9 +200,9 @@ class LiveDims:
 
 
 def _unknown(value: TensorValue) -> KnownDims:
-    return tuple(most if most <= 1 else Live(value.id, axis) for axis, most in enumerate(value.dims))
+    return tuple(most if most <= 1 else LiveSize(value.id, axis) for axis, most in enumerate(value.dims))
 
 
-def _parts(dims: KnownDims) -> tuple[int, list[Live]]:
+def _parts(dims: KnownDims) -> tuple[int, list[LiveSize]]:
     """The product of the numbers, and the live sizes."""
-    return math.prod(dim for dim in dims if isinstance(dim, int)), [dim for dim in dims if isinstance(dim, Live)]
+    return math.prod(dim for dim in dims if isinstance(dim, int)), [dim for dim in dims if isinstance(dim, LiveSize)]

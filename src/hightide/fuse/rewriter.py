@@ -108,7 +108,7 @@ class Rewriter:
         return self._add(ListValue(len(self.values), tuple(items)))
 
     def replace(self, old: Sequence[OpCall], new: Sequence[OpCall]) -> bool:
-        """Put `new` where the last of `old` stands, or leave all as it is, and say so, if that would change more.
+        """Put `new` where the last of `old` stands; False, with everything as it was, if that would change more.
 
         It would if somebody else needs what only `old` makes, or needs it before that place; if `new` needs what `old`
         makes; or if memory that `old` reads is written before that place.

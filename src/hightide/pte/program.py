@@ -280,7 +280,7 @@ class Method:
         self._check_usable()
 
     def _about_empty(self, given: Sequence[Any], error: InputError) -> InputError | None:
-        """What to say of a call that some op refused, if an input is empty where the program has room for some."""
+        """What to say of a call that an op refused, if an input is empty where the program has room."""
         if not str(error).startswith(("op ", "instruction ")):
             return None  # about the inputs already
         for spec, value in zip(self.inputs, given, strict=True):
