@@ -1,31 +1,57 @@
-"""Regions of bytes inside a memory-mapped file (or of a bytes object), read without copying."""
+"""Regions of bytes inside a file (or of a bytes object), read when they are asked for."""
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
+
+
+class Source(Protocol):
+    """What blobs are regions of, where that is not in memory: a file that stays open."""
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """These bytes, which must be within it; ProgramError if they are no longer what they were."""
+
+    def check(self) -> None:
+        """ProgramError if its bytes are no longer what they were."""
 
 
 @dataclass(frozen=True)
 class Blob:
     """`length` bytes at `offset` of `source`. Bounds are checked where the blob is made."""
 
-    source: mmap.mmap | bytes
+    source: Source | bytes
     offset: int
     length: int
 
     def view(self) -> memoryview:
-        return memoryview(self.source)[self.offset : self.offset + self.length]
+        return self.region(0, self.length)
 
     def region(self, start: int, length: int) -> memoryview:
-        return memoryview(self.source)[self.offset + start : self.offset + start + length]
+        if isinstance(self.source, bytes):
+            return memoryview(self.source)[self.offset + start : self.offset + start + length]
+        return self.source.read(self.offset + start, length)
 
-    def forget(self) -> None:
-        """Let the system drop the pages read so far: they count as this process's memory otherwise."""
-        if isinstance(self.source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            start = self.offset - self.offset % mmap.PAGESIZE
-            self.source.madvise(mmap.MADV_DONTNEED, start, self.offset + self.length - start)
+    def check(self) -> None:
+        """ProgramError if the file has changed, so that what is about to be read is not what it was."""
+        if not isinstance(self.source, bytes):
+            self.source.check()
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """`length` zeros that nobody has to hold: what a KV cache starts as."""
+
+    length: int
+
+    def view(self) -> memoryview:
+        return self.region(0, self.length)
+
+    def region(self, start: int, length: int) -> memoryview:
+        return memoryview(bytes(length))
+
+    def check(self) -> None:
+        """They never change."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +61,7 @@ class Joined:
     With one row that is one part after the other. Nothing is copied before it is read.
     """
 
-    parts: tuple[Blob | Joined, ...]
+    parts: tuple[AnyBlob, ...]
     rows: int
     row_bytes: tuple[int, ...]  # taken of a row of each part
 
@@ -58,12 +84,12 @@ class Joined:
                 at += taken
         return memoryview(joined)
 
-    def forget(self) -> None:
+    def check(self) -> None:
         for part in self.parts:
-            part.forget()
+            part.check()
 
 
-AnyBlob: TypeAlias = Blob | Joined
+AnyBlob: TypeAlias = Blob | Zeros | Joined
 
 
 def join(parts: tuple[AnyBlob, ...]) -> Joined:

@@ -13,7 +13,6 @@ from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError
 from hightide.graph.aliases import check_order
-from hightide.graph.blob import Blob, Joined
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env, Sym, SymExpr, element
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
@@ -172,8 +171,8 @@ class _Work:
 
 def _initial(value: Value) -> Any:
     match value:
-        case TensorValue(constant=Blob() | Joined()):
-            return Tensor(value, value.dims)
+        case TensorValue():
+            return None if value.constant is None else Tensor(value, value.dims)
         case LiteralValue(value=literal):
             return literal
         case _:

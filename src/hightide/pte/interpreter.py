@@ -48,8 +48,7 @@ class Interpreter:
                 self._kernels[n] = op, signature(instruction, method.values, op)
         self._first = [_first_value(value) for value in method.values]
         self._state_ids = _state_ids(method, self._kernels)
-        self.state: dict[int, np.ndarray] = {}  # mutable buffers, by value
-        self._reset_buffers()
+        self.state = self._first_state()  # mutable buffers, by value
 
     def run(self, given: Sequence[Any], observe: Observer | None = None) -> list[np.ndarray]:
         """Outputs for these inputs; buffers and delegates' state change only if every instruction succeeds.
@@ -86,9 +85,10 @@ class Interpreter:
                 at = self._step(at, values, observe)
 
     def reset(self) -> None:
-        self._reset_buffers()
+        state = self._first_state()
         for session in self.sessions:
             session.reset()
+        self.state = state
 
     def _step(self, at: int, values: list[Any], observe: Observer | None) -> int:
         """Runs instruction `at`; the index of the next one."""
@@ -154,13 +154,8 @@ class Interpreter:
     def _output(self, id: int, values: list[Any]) -> np.ndarray:
         return np.array(self._argument(id, values), order="C")  # a copy: it may be a buffer of ours
 
-    def _reset_buffers(self) -> None:
-        self.state = {}
-        for id in self._state_ids:
-            spec = self.method.values[id]
-            assert isinstance(spec, TensorSpec)
-            zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
-            self.state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+    def _first_state(self) -> dict[int, np.ndarray]:
+        return {id: _first_buffer(self.method.values[id]) for id in self._state_ids}
 
 
 def _restore(stateful: Sequence[tuple[Session, Any]]) -> None:
@@ -172,6 +167,13 @@ def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:
     """A tensor's data as an array of its dims; the bytes follow its dim order."""
     stored = read_array(data, spec.dtype, [spec.dims[d] for d in spec.dim_order])
     return stored.transpose(np.argsort(spec.dim_order)) if spec.dims else stored
+
+
+def _first_buffer(spec: EValue) -> np.ndarray:
+    assert isinstance(spec, TensorSpec)
+    if spec.initial is None:
+        return np.zeros(spec.dims, numpy_dtype(spec.dtype))
+    return tensor_array(spec, spec.initial.view())
 
 
 def _first_value(spec: EValue) -> Any:

@@ -125,7 +125,7 @@ class CpuSession(BaseSession):
         """Memory by kind: on the host, only what this session made itself."""
         self.check_open()
         state = sum(array.nbytes for array in self.state.values())
-        return {"weights": self.references.unpacked_bytes, "state": state}
+        return {"weights": self.references.kept_bytes, "state": state}
 
     def close(self) -> None:
         super().close()

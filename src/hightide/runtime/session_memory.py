@@ -95,6 +95,10 @@ class SessionMemory:
         return sorted(self.aliases.state)
 
     def reset(self) -> None:
+        """Write the state as the file has it; a file that has changed leaves it as it was."""
+        for id in self.state:
+            if (constant := self.tensor(id).constant) is not None:
+                constant.check()
         for id in self.state:
             self.upload(id)
         self.device.flush()

@@ -14,7 +14,7 @@ from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.program_file import KernelCall, ProgramFile
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
-from hightide.graph.blob import Blob
+from hightide.graph.blob import Blob, Joined
 from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import ListValue, TensorValue
 from hightide.ops import REGISTRY
@@ -258,8 +258,10 @@ def _stored_name(tensor: TensorValue, names: Mapping[tuple[int, int], str]) -> s
             if name is None:
                 return None
             found.append(printable(name))
-        elif blob is not None:
+        elif isinstance(blob, Joined):
             blobs[:0] = blob.parts
+        elif blob is not None:
+            return None
     return " + ".join(dict.fromkeys(found))
 
 
