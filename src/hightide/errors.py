@@ -21,3 +21,12 @@ class InputError(HightideError):
 
 class DeviceError(HightideError):
     """No such adapter, a GPU validation error, out of memory, or a lost device."""
+
+
+# What Python and NumPy raise when a file's numbers do not fit each other and no check of ours has said so before.
+FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def describe(error: BaseException) -> str:
+    """`IndexError: tuple index out of range`, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

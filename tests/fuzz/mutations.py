@@ -16,14 +16,34 @@ from unittest.mock import patch
 
 from fuzz.gguf_parts import Field, decoded
 from fuzz.seeds import EXTERNAL, seeds
-
 from hightide import load
 from hightide.errors import HightideError
 from hightide.formats import flatbuffer
 from hightide.formats.ptd import read_data_file
 
 Mutation = Callable[[bytes, Random], bytes]
-EXTREMES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 63, 64, 127, 128, 255, 2**15 - 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
+EXTREMES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    15,
+    16,
+    63,
+    64,
+    127,
+    128,
+    255,
+    2**15 - 1,
+    2**16,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+)
 
 
 def case(kind: str, number: int, seed: str) -> tuple[str, bytes]:
@@ -189,12 +209,32 @@ def _gguf_field(data: bytes, chance: Random) -> bytes:
         case 2:
             parts.fields[at] = Field(chance.choice(parts.fields).key, chosen.kind, chosen.value)
         case 3:
-            options = (0, 1, 2, 3, 33, 2**31, True, 0.0, -1.0, 1e30, float("nan"), float("inf"), "", "x", [1], ["a"], [0.5])
+            options = (
+                0,
+                1,
+                2,
+                3,
+                33,
+                2**31,
+                True,
+                0.0,
+                -1.0,
+                1e30,
+                float("nan"),
+                float("inf"),
+                "",
+                "x",
+                [1],
+                ["a"],
+                [0.5],
+            )
             parts.fields[at] = Field.of(chosen.key.decode("utf-8", "replace"), chance.choice(options))
         case 4:
             key = chosen.key.decode("utf-8", "replace").partition(".")[0]
             extra = ("rope.scaling.type", "rope.scaling.factor", "expert_count", "rope.freq_base_swa", "vocab_size")
-            parts.fields.append(Field.of(f"{key}.{chance.choice(extra)}", chance.choice((0, 1, 1e-30, "yarn", "longrope"))))
+            parts.fields.append(
+                Field.of(f"{key}.{chance.choice(extra)}", chance.choice((0, 1, 1e-30, "yarn", "longrope")))
+            )
         case _:
             parts.fields[at] = Field(chosen.key, chosen.kind, _some_bytes(chosen.value, chance))
     return parts.encoded()
@@ -229,7 +269,26 @@ def _gguf_info(data: bytes, chance: Random) -> bytes:
 
 # ---- text
 
-NODES = (None, True, 0, 1, -1, 2**31, 2**63, 1e308, "", "a", "▁", "\ud800", [], {}, [[]], ["a", "b"], {"type": "BPE"}, [None])
+NODES = (
+    None,
+    True,
+    0,
+    1,
+    -1,
+    2**31,
+    2**63,
+    1e308,
+    "",
+    "a",
+    "▁",
+    "\ud800",
+    [],
+    {},
+    [[]],
+    ["a", "b"],
+    {"type": "BPE"},
+    [None],
+)
 
 
 def _json_node(data: bytes, chance: Random) -> bytes:

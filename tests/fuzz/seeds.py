@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from fuzz.gguf_parts import Field, GgufParts, Info
 from gguf import GGMLQuantizationType, quants
 
+from fuzz.gguf_parts import Field, GgufParts, Info
 from hightide import LLM
 from hightide.folders import cache_folder
 from hightide.llm.pretokenizers import BYTES
@@ -68,7 +68,9 @@ def tiny_model(architecture: str) -> GgufParts:
         kind = types[n % len(types)] if len(dims) == 2 else "F32"
         array = chance.standard_normal(dims, np.float32) / 8
         data = quants.quantize(array, GGMLQuantizationType[kind]).tobytes()
-        parts.infos.append(Info(name.encode(), tuple(reversed(dims)), GGMLQuantizationType[kind].value, len(parts.data)))
+        parts.infos.append(
+            Info(name.encode(), tuple(reversed(dims)), GGMLQuantizationType[kind].value, len(parts.data))
+        )
         parts.data += data + bytes(-len(data) % 32)
     return parts
 

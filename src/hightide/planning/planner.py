@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import gt
 from typing import Any
 
-from hightide.errors import HightideError, InputError, UnsupportedError
+from hightide.errors import FOREIGN, HightideError, InputError, ProgramError, UnsupportedError, describe
 from hightide.graph.aliases import check_order
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env, Sym, SymExpr, element
@@ -145,6 +145,8 @@ class Planner:
                         steps.append(Step(call, dispatch, op))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
+            except FOREIGN as error:
+                raise ProgramError(f"{call}: its arguments do not fit each other ({describe(error)})") from error
         return Plan(
             steps=tuple(steps),
             dims={t.value.id: t.dims for t in live if isinstance(t, Tensor)},

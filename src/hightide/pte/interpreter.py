@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, ProgramError
+from hightide.errors import FOREIGN, DeviceError, HightideError, InputError, ProgramError
 from hightide.formats.program_file import (
     DelegateCall,
     EValue,
@@ -100,14 +100,16 @@ class Interpreter:
                     self._run_kernel(*self._kernels[at], values)
                 except HightideError as error:
                     raise type(error)(f"{where}: {error}") from None
-                except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:  # from NumPy
+                except FOREIGN as error:  # from NumPy
                     raise InputError(f"{where}: {error}") from error
+                except MemoryError as error:
+                    raise DeviceError(f"{where}: {error or 'out of memory'}") from error
             case DelegateCall(delegate=delegate, args=args):
                 self._run_delegate(self.sessions[delegate], args, values, observe)
             case MoveCall(source=source, target=target):
                 values[target] = values[source]
             case JumpFalseCall(condition=condition, destination=destination):
-                if not np.all(self._argument(condition, values)):
+                if not _is_true(self._argument(condition, values)):
                     return destination
             case FreeCall(value=id):
                 values[id] = UNSET
@@ -145,6 +147,8 @@ class Interpreter:
         """A result as the program declares it: a tensor within its max dims, or a number."""
         spec = self.method.values[id]
         if not isinstance(spec, TensorSpec):
+            if isinstance(value, np.ndarray | np.generic) and value.size != 1:
+                raise InputError(f"value {id} would be {list(value.shape)}, but the program has a number there")
             return value.item() if isinstance(value, np.ndarray | np.generic) else value
         array = np.asarray(value)
         if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
@@ -152,7 +156,11 @@ class Interpreter:
         return array.astype(numpy_dtype(spec.dtype), copy=False)
 
     def _output(self, id: int, values: list[Any]) -> np.ndarray:
-        return np.array(self._argument(id, values), order="C")  # a copy: it may be a buffer of ours
+        value = self._argument(id, values)
+        try:
+            return np.array(value, order="C")  # a copy: it may be a buffer of ours
+        except ValueError:
+            raise InputError(f"output value {id} is a list of tensors of different dims") from None
 
     def _first_state(self) -> dict[int, np.ndarray]:
         return {id: _first_buffer(self.method.values[id]) for id in self._state_ids}
@@ -198,6 +206,12 @@ def _state_ids(method: MethodFile, kernels: dict[int, tuple[type[Op], Signature]
             case MoveCall(target=target):
                 defined.add(target)
     return sorted(state)
+
+
+def _is_true(value: Any) -> bool:
+    if isinstance(value, bool | int | float | np.ndarray | np.generic):
+        return bool(np.all(value))
+    raise ProgramError(f"a jump depends on {value!r}, which is neither true nor false")
 
 
 def _is_computed(spec: EValue) -> bool:

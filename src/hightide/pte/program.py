@@ -263,14 +263,14 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
     method = file.methods[name]
     try:
         bound = bind_graph(graph)
-        passed = [method.values[id] for id in _first_call(method, delegate).args]
-        if len(passed) != len(graph.inputs) + len(graph.outputs):
-            takes = f"{len(graph.inputs)} inputs and {len(graph.outputs)} outputs"
-            raise UnsupportedError(f"it has {takes}, but is called with {len(passed)} values")
+        for call in _calls(method, delegate):
+            if len(call.args) != len(graph.inputs) + len(graph.outputs):
+                takes = f"{len(graph.inputs)} inputs and {len(graph.outputs)} outputs"
+                raise UnsupportedError(f"it has {takes}, but is called with {len(call.args)} values")
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
-    return _with_host_types(bound, passed)
+    return _with_host_types(bound, [method.values[id] for id in _first_call(method, delegate).args])
 
 
 def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
@@ -283,9 +283,12 @@ def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
     return replace(graph, values=tuple(values))
 
 
+def _calls(method: MethodFile, delegate: int) -> list[DelegateCall]:
+    return [i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == delegate]
+
+
 def _first_call(method: MethodFile, delegate: int) -> DelegateCall:
-    calls = (i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == delegate)
-    return next(calls)
+    return _calls(method, delegate)[0]
 
 
 def _only_call(file: MethodFile) -> DelegateCall | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from hightide.errors import HightideError
+from hightide.errors import FOREIGN, DeviceError, HightideError, InputError, describe
 from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops.arguments import converted
@@ -43,6 +43,10 @@ class References:
             result = op.evaluate(converted(op, given))
         except HightideError as error:
             raise type(error)(f"{call}: {error}") from None
+        except FOREIGN as error:  # from NumPy: types or shapes that the op does not take
+            raise InputError(f"{call}: {describe(error)}") from error
+        except MemoryError as error:
+            raise DeviceError(f"{call}: {error or 'out of memory'}") from error
         if issubclass(op, SymIntOp):
             values[ids[0]] = int(result)
             return
