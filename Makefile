@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-all test-swiftshader bench bench-peers docs lint format clean
+.PHONY: demo test test-unit test-all test-swiftshader fuzz bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -24,6 +24,10 @@ test-all: $(READY) lint
 test-swiftshader: $(READY)
 	driver=$$(scripts/ensure-swiftshader.sh) && \
 	    VK_DRIVER_FILES=$$driver $(PYTHON) -m pytest -n 2 tests/gpu tests/conformance tests/models
+
+# Damaged files of every kind; `make fuzz FUZZ="--cases 100000 --seed 1"`. What fails is kept in tests/fuzz/found.
+fuzz: $(READY)
+	PYTHONPATH=tests $(PYTHON) -m fuzz $(FUZZ)
 
 # Beside the peers that are installed; `make bench BENCH=--quick` takes a few minutes, all of it up to fifteen.
 bench: $(READY)

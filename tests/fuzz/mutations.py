@@ -309,6 +309,8 @@ def _json_node(data: bytes, chance: Random) -> bytes:
         return json.dumps(chance.choice(NODES)).encode()
     shallow = [place for place in places if isinstance(place[0], dict)] or places
     node, key = chance.choice(places if chance.randrange(2) else shallow)
+    if not chance.randrange(40):  # as deep as no parser goes
+        return data[: len(data) // 2] + b'{"a":[' * 20_000 + data[len(data) // 2 :]
     match chance.randrange(4):
         case 0:
             del node[key]

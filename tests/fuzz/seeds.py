@@ -59,14 +59,13 @@ def _models() -> Iterator[tuple[str, bytes]]:
 
 def tiny_model(architecture: str) -> GgufParts:
     """A model of one layer with a vocabulary, in several block types."""
-    chance = np.random.default_rng(len(architecture))
     parts = GgufParts([], [], b"")
     for key, value in _fields(architecture):
         parts.fields.append(Field.of(key, value))
     types = ("Q8_0", "Q4_0", "F16", "Q4_1", "F32")
     for n, (name, dims) in enumerate(_tensors(architecture)):
         kind = types[n % len(types)] if len(dims) == 2 else "F32"
-        array = chance.standard_normal(dims, np.float32) / 8
+        array = np.resize(np.arange(-8, 9, dtype=np.float32) / 64, dims)
         data = quants.quantize(array, GGMLQuantizationType[kind]).tobytes()
         parts.infos.append(
             Info(name.encode(), tuple(reversed(dims)), GGMLQuantizationType[kind].value, len(parts.data))
@@ -237,11 +236,20 @@ CACHES = ("limits.json", "tuned.json", "selftest.json", "model.json", "conversat
 ADAPTER = "adapter"  # the key of what was measured, which the targets look up
 
 
+VERDICT = {
+    "choice": "linear.gemv",
+    "chosen": "split",
+    "default": "split",
+    "ratios": {"split": 1.0},
+    "workloads": {"a": {"split": 0.5}},
+}
+
+
 def _caches() -> Iterator[tuple[str, bytes]]:
     names = ("read_gb_s", "copy_gb_s", "fma_gflop_s", "dispatch_us", "submit_us", "readback_us")
     contents: dict[str, Any] = {
         "limits.json": {ADAPTER: dict.fromkeys(names, 12.5)},
-        "tuned.json": {ADAPTER: {"chosen": {"linear.gemv": "split"}, "verdicts": [{"choice": "linear.gemv"}]}},
+        "tuned.json": {ADAPTER: {"chosen": {"linear.gemv": "split"}, "verdicts": [VERDICT]}},
         "selftest.json": {ADAPTER: {"version": "1", "failures": []}},
         "model.json": {"model": str(cache_folder() / "model.gguf"), "tokenizer": None},
         "conversation.json": {"model": "model.gguf", "messages": [{"role": "user", "content": "Hi"}]},

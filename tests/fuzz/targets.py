@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fuzz.seeds import ADAPTER, EXTERNAL, model_file
 from hightide import LLM, load
 from hightide.cli.conversation import Conversation
 from hightide.errors import FOREIGN, HightideError
-from hightide.gpu import measurements
+from hightide.gpu import limits, measurements
 from hightide.gpu.device import adapters
 from hightide.llm.chat_template import render
 from hightide.llm.default_model import remembered
@@ -32,6 +33,7 @@ from hightide.runtime.session_plan import plan_session
 from hightide.tools.inspect.file_report import inspect_file
 from hightide.tools.inspect.planning import PlannedPart, target_of
 from hightide.tools.opened_file import method_parts
+from hightide.tools.tune import tuner
 
 # Messages of what is caught only because no check has said it before: such a file is refused, but is a failure here.
 SECOND_LINE = re.compile(r"do not fit each other \(\w+:|is damaged \(\w+:")
@@ -193,10 +195,17 @@ def _cache_file(path: Path, chance: Random) -> None:
     with _environment(XDG_CACHE_HOME=str(path.parent), XDG_STATE_HOME=str(path.parent), HIGHTIDE_TUNED="1"):
         entries = measurements.load(path.name)
         if ADAPTER in entries:
-            measurements.save(path.name, {measurements.adapter_key(adapter): entries[ADAPTER]})
+            measurements.save(path.name, {**entries, measurements.adapter_key(adapter): entries[ADAPTER]})
         choices = Choices(chosen=tuned_routes(adapter))
         assert all(choices(choice) in choice.options for choice in CHOICES.values())
         remembered()
+        with patch.object(limits, "_key", lambda device: ADAPTER):
+            known_limits = limits.known_limits(adapter)
+        if known_limits is not None:
+            known_limits.seconds(1, 1)
+            known_limits.binding(1, 1)
+        for verdict in tuner.known(adapter):
+            assert verdict.gain > 0
     if path.name == "conversation.json":
         conversation = Conversation(_state_model(), {})
         conversation.load(folder / path.name)

@@ -76,7 +76,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         metadata[key] = reader.value(reader.scalar("I"), key)
     infos = [reader.tensor_info() for _ in range(reader.count(tensor_count, 24, "tensors"))]
     alignment = metadata.get("general.alignment", ALIGNMENT)
-    if not isinstance(alignment, int) or alignment < 1:
+    if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1:
         raise ProgramError(f"{path}: the alignment cannot be {alignment}")
     start = -(-reader.at // alignment) * alignment
     tensors = {}

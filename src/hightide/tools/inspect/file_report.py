@@ -205,6 +205,7 @@ def _signature(
     inputs = [_tensor(spec, dims) for spec, dims in zip(info.inputs, live, strict=True)]
     if isinstance(source, MethodSource):
         given = [dims_text(dims) for dims in trace_outputs(source)]
+        given = given or [tuple(map(str, spec.dims)) for spec in info.outputs]  # no level runs: as the file has them
     else:
         (part,) = parts
         given = [dims_text(part.formulas.dims.get(id, ())) for id in part.graph.outputs]
