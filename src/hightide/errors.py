@@ -23,6 +23,10 @@ class DeviceError(HightideError):
     """No such adapter, a GPU validation error, out of memory, or a lost device."""
 
 
+class TooLargeError(DeviceError):
+    """A program needs more memory than there is, or a tensor that is larger than the adapter binds."""
+
+
 # What Python and NumPy raise when a file's numbers do not fit each other and no check of ours has said so before.
 FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 

@@ -10,16 +10,18 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError, UnsupportedError
+from hightide.errors import InputError, TooLargeError, UnsupportedError
 from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
+from hightide.llm.context_room import what_fits
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
 from hightide.ops.choices import check_routes
 from hightide.ops.sampling.sampling import SETTINGS, sample
 from hightide.pte.program import Method, Program
 from hightide.runtime.build import build_session, choose_device, named_device
+from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Fed, Session
 
 Progress = Callable[[int, int], None]  # (done, in all)
@@ -197,7 +199,12 @@ def open_gguf(
         raise InputError(f"chunk must be at least 1, not {max_tokens}")
     graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(placement.device))
-    session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
+    try:
+        session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
+    except NoRoomError as error:
+        halves = gpu is not None and gpu.traits.f16 and not (placement.kv == "f16" or gpu.traits.half_caches)
+        fits = what_fits(error, context, halves)
+        raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 

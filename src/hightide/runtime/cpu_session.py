@@ -25,6 +25,7 @@ from hightide.planning.levels import (
 )
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import Precision, References, Values, numpy_dtype, read_array
+from hightide.runtime.room import Needs, check_host, host_needs, largest_call
 from hightide.runtime.session import BaseSession, Fed
 
 
@@ -48,6 +49,7 @@ class CpuSession(BaseSession):
         self.specs: list[InputSpec] = graph_inputs(graph, dynamic, names)
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
+        check_host("the program", host_needs(graph, self.planner.aliases))
         self.levels: Levels[Plan] = Levels(self.planner, max_levels)
         self.references = References(self.planner, dtype)
         self.state: dict[int, np.ndarray] = self.references.initial_state()
@@ -96,7 +98,12 @@ class CpuSession(BaseSession):
         check_count(self.specs, given)
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
-        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, lambda plan: plan), env
+        return inputs, self.levels.find(tuple(array.shape for array in inputs), env, self._checked), env
+
+    def _checked(self, plan: Plan) -> Plan:
+        """A new level, whose tensors must fit into memory."""
+        check_host("a call of these dims", Needs(0, 0, largest_call(self.graph, plan)))
+        return plan
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
