@@ -129,11 +129,12 @@ class Planner:
             for name, at in work.live:
                 arguments[name] = live[at] if isinstance(at, int) else tuple([live[id] for id in at])
             op = work.op.bound(arguments)
+            refusal: InputError | None = None
             try:
                 if isinstance(op, SymIntOp):
                     live[call.out] = LiveInt(op.symint(ctx), self.slots[call.out])
                     continue
-                outs = _outputs(work, op, ctx, at_max)
+                outs, refusal = _outputs(work, op, ctx, at_max)
                 for tensor in outs:
                     live[tensor.value.id] = tensor
                 if not work.dispatches:
@@ -146,6 +147,8 @@ class Planner:
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
             except FOREIGN as error:
+                if refusal is not None:
+                    raise InputError(f"{call}: {refusal}") from None
                 raise ProgramError(f"{call}: its arguments do not fit each other ({describe(error)})") from error
         return Plan(
             steps=tuple(steps),
@@ -181,17 +184,20 @@ def _initial(value: Value) -> Any:
             return None
 
 
-def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[Tensor, ...]:
-    """The call's outputs at their live dims, which must be within the max; at the max they are just that."""
+def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[tuple[Tensor, ...], InputError | None]:
+    """The call's outputs at their live dims, which must be within the max; at the max they are just that.
+
+    The second is why they cannot be, where that is let pass.
+    """
     try:
         dims = op.outputs(ctx)
         if len(dims) != len(work.outs):
             raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
-        return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
-    except InputError:
+        return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)]), None
+    except InputError as error:
         if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
             raise
-        return tuple(Tensor(value, value.dims) for value in work.outs)
+        return tuple(Tensor(value, value.dims) for value in work.outs), error
 
 
 def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:

@@ -29,6 +29,8 @@ class Embedding(Op):
         return self.weight if isinstance(self.weight, tuple) else (self.weight,)
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        if not self.parts or any(part.rank != 2 or part.width != self.parts[0].width for part in self.parts):
+            raise InputError(f"tables of {[list(part.dims) for part in self.parts]} are not rows of one width")
         ctx.require_indices(self.indices, 0, sum(part.dims[0] for part in self.parts) - 1, "token id")
         return [(*self.indices.dims, self.parts[0].width)]
 
@@ -66,7 +68,13 @@ class FourBitTable(Op):
     weight: Tensor
     scales: Tensor
 
+    def check_table(self) -> None:
+        weight, scales = self.weight.dims, self.scales.dims
+        if len(weight) != 2 or len(scales) not in (1, 2) or scales[0] != weight[0] or 0 in scales:
+            raise InputError(f"scales of {list(scales)} do not fit a table of {list(weight)}")
+
     def check(self, ctx: Context, group: int, indices: Tensor) -> list[Dims]:
+        self.check_table()
         rows, width, groups = self.weight.dims[0], self.weight.dims[1] * 2, groups_of(self.scales.dims)
         if group < 1 or groups * group != width:
             raise InputError(f"rows of {width} do not divide into {groups} groups of {group}")
@@ -128,6 +136,7 @@ class EmbeddingFourBit(FourBitTable):
         return self.weight.dims[1] * 2 // groups_of(self.scales.dims)
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        self.check_table()
         if (self.low, self.high) != (-8, 7):
             raise UnsupportedError(f"codes from {self.low} to {self.high}; 4-bit tables have -8 to 7")
         if self.zeros is not None and self.zeros.dims != self.scales.dims:
