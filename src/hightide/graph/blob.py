@@ -56,7 +56,7 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Joined:
-    """Matrices side by side: each part has `rows` rows, and what is joined is the first bytes of each row.
+    """Matrices side by side: each part has `rows` rows, and what is joined are the same bytes of each row.
 
     With one row that is one part after the other. Nothing is copied before it is read.
     """
@@ -64,6 +64,7 @@ class Joined:
     parts: tuple[AnyBlob, ...]
     rows: int
     row_bytes: tuple[int, ...]  # taken of a row of each part
+    row_start: int = 0  # where they begin in a row
 
     @property
     def length(self) -> int:
@@ -80,7 +81,9 @@ class Joined:
             for part, stride, taken in zip(self.parts, strides, self.row_bytes, strict=True):
                 first, last = max(start, at), min(start + length, at + taken)
                 if first < last:
-                    joined[first - start : last - start] = part.region(row * stride + first - at, last - first)
+                    joined[first - start : last - start] = part.region(
+                        row * stride + self.row_start + first - at, last - first
+                    )
                 at += taken
         return memoryview(joined)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from hightide.errors import DeviceError, HightideError
 from hightide.fuse.half_storage import held
+from hightide.fuse.large_constants import split_large
 from hightide.gpu.device import Device
 from hightide.gpu.params import ParamsFull
 from hightide.gpu.recorder import Recorder
@@ -86,7 +87,7 @@ class GpuSession(BaseSession):
         `f16` says whether float16 tensors are held as halves (if the adapter can; HIGHTIDE_F16=0 is another no),
         `half_caches` whether KV caches are too, whatever the graph says.
         """
-        self.graph = held(graph, device.traits, f16, half_caches)
+        self.graph = split_large(held(graph, device.traits, f16, half_caches), device.max_binding)
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
