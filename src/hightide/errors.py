@@ -27,5 +27,14 @@ class DeviceLostError(DeviceError):
     """The device was lost, and with it what was on it. It is opened again; what was not brought back is said."""
 
 
-class DeviceMemoryError(DeviceError):
-    """The device has no memory left for a buffer."""
+class TooLargeError(DeviceError):
+    """A program needs more memory than there is, or a tensor that is larger than the adapter binds."""
+
+
+# What Python and NumPy raise when a file's numbers do not fit each other and no check of ours has said so before.
+FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def describe(error: BaseException) -> str:
+    """`IndexError: tuple index out of range`, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

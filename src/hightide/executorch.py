@@ -228,6 +228,6 @@ class Runtime:
                 raise TypeError(f"expected bytes, a path to a .pte file or a file object, got {type(data).__name__}")
             data = data.read()
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "program.pte")  # weights are memory-mapped, so the bytes need a file
+            path = Path(folder, "program.pte")  # weights are read when they are needed, so the bytes need a file
             path.write_bytes(data)
             return RuntimeProgram(pte.load(path, device, data_files))

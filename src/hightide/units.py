@@ -10,6 +10,14 @@ def size(nbytes: int) -> str:
     return f"{_scaled(nbytes)}B"
 
 
+def binary(nbytes: int) -> str:
+    """1,234,567 as `1.2 MiB`: what memory is counted in."""
+    for power, prefix in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if nbytes >= 1 << power:
+            return f"{nbytes / (1 << power):.1f} {prefix}B"
+    return f"{nbytes} B"
+
+
 def count(number: int) -> str:
     """1,234,567 as `1.23 M`."""
     return _scaled(number).rstrip()

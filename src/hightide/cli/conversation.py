@@ -153,7 +153,7 @@ class Conversation:
         try:
             saved = json.loads(text.read_text("utf-8"))
             messages = [check_message(m, f"message {n + 1}") for n, m in enumerate(saved["messages"])]
-        except (ValueError, TypeError, KeyError, AttributeError, InputError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError) as error:
             raise ProgramError(f"{text} is not a saved conversation: {error}") from None
         self.messages = messages
         self.llm.reset()

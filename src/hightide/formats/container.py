@@ -1,11 +1,8 @@
-"""What `.pte` and `.ptd` files share: a mapped file, and named segments of data after its FlatBuffer."""
+"""What `.pte` and `.ptd` files share: named segments of data after a FlatBuffer."""
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from hightide.errors import ProgramError
 from hightide.formats.checks import check_index, part
@@ -13,18 +10,6 @@ from hightide.formats.flatbuffer import FlatTable, Uint32, Uint64
 from hightide.graph.blob import Blob
 
 SEGMENT = ("offset", "size")
-
-
-def map_file(path: Path) -> Blob:
-    """The whole file, memory-mapped: only the pages that are looked at get read."""
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                raise ProgramError(f"{path} is empty")
-            return Blob(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), 0, size)
-    except OSError as error:
-        raise ProgramError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def read_segments(root: FlatTable, region: Blob) -> list[Blob]:

@@ -12,10 +12,10 @@ type and its value, and `union()` is given the member types in schema order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from flatbuffers import encode
+import numpy as np
 from flatbuffers import number_types as N
 
 from hightide.errors import ProgramError
@@ -29,17 +29,17 @@ Int64, Uint64, Float64 = N.Int64Flags, N.Uint64Flags, N.Float64Flags
 
 # How often the whole buffer may be read over: exporters share strings and vtables, little else.
 _BUDGET_FACTOR = 2
+_PAGE = 1 << 16  # bytes read at a time
 
 
 def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> FlatTable:
     """The root table of the FlatBuffer in `blob`, whose file identifier must be `identifier`."""
-    data = blob.view()
-    if len(data) < 8:
-        raise ProgramError(f"{place}: {len(data)} bytes are too few for a FlatBuffer")
-    found = bytes(data[4:8])
+    if blob.length < 8:
+        raise ProgramError(f"{place}: {blob.length} bytes are too few for a FlatBuffer")
+    buffer = _Buffer(blob, bytes_left=_BUDGET_FACTOR * blob.length)
+    found = bytes(buffer.read(4, 4))
     if found != identifier:
         raise ProgramError(f"{place}: the file identifier is {found!r}, not {identifier!r}")
-    buffer = _Buffer(blob, data, bytes_left=_BUDGET_FACTOR * len(data))
     return _table_at(buffer, buffer.follow(0, place), fields, place)
 
 
@@ -70,7 +70,7 @@ class FlatTable:
         start, length = self._vector(field, 1)
         self.buffer.spend(length, self.place)
         try:
-            return str(self.buffer.data[start : start + length], "utf-8")
+            return str(self.buffer.read(start, length), "utf-8")
         except UnicodeDecodeError as error:
             raise ProgramError(f"{self.place}.{field}: the string is not UTF-8 ({error.reason})") from None
 
@@ -92,7 +92,7 @@ class FlatTable:
         """A short vector of bytes, copied."""
         start, length = self._vector(field, 1)
         self.buffer.spend(length, self.place)
-        return bytes(self.buffer.data[start : start + length])
+        return bytes(self.buffer.read(start, length))
 
     def table(self, field: str, fields: Fields) -> FlatTable | None:
         position = self.locate(field, 4)
@@ -142,7 +142,7 @@ class FlatTable:
         place = f"{self.place}.{field}"
         start = self.buffer.follow(position, place) + 4
         length = int(self.buffer.number(start - 4, Uint32))
-        if length * width > len(self.buffer.data) - start:
+        if length * width > self.buffer.blob.length - start:
             raise ProgramError(f"{place}: {length} items of {width} bytes run past the end of the buffer")
         return start, length
 
@@ -151,27 +151,47 @@ class FlatTable:
         if length == 0:
             return []
         self.buffer.spend(length * kind.bytewidth, self.place)
-        numpy_type = N.to_numpy_type(kind)
-        numbers: list[Any] = encode.GetVectorAsNumpy(numpy_type, self.buffer.data, length, start).tolist()
+        data, numpy_type = self.buffer.read(start, length * kind.bytewidth), np.dtype(N.to_numpy_type(kind))
+        numbers: list[Any] = np.frombuffer(data, numpy_type.newbyteorder("<")).tolist()
         return numbers
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """The bytes of one FlatBuffer, and how many of them may still be read."""
+    """The bytes of one FlatBuffer, and how many of them may still be read.
+
+    They are read from the file in pages: the tables of a file with inline weights are a small part of it.
+    """
 
     blob: Blob
-    data: memoryview
     bytes_left: int
+    pages: dict[int, memoryview] = field(default_factory=dict)
 
     def number(self, position: int, kind: Kind) -> Any:
         """The number at a position that has been checked."""
-        return encode.Get(kind.packer_type, self.data, position)
+        within = position % _PAGE
+        if within + kind.bytewidth > _PAGE:
+            return kind.packer_type.unpack(self.read(position, kind.bytewidth))[0]
+        return kind.packer_type.unpack_from(self._page(position // _PAGE), within)[0]
+
+    def read(self, position: int, length: int) -> memoryview:
+        """Bytes that have been checked to be there."""
+        within = position % _PAGE
+        if within + length > _PAGE:
+            return self.blob.region(position, length)
+        return self._page(position // _PAGE)[within : within + length]
+
+    def _page(self, number: int) -> memoryview:
+        page = self.pages.get(number)
+        if page is None:
+            start = number * _PAGE
+            page = self.pages[number] = self.blob.region(start, min(_PAGE, self.blob.length - start))
+        return page
 
     def follow(self, position: int, place: str) -> int:
         """What the offset at a checked `position` points at: a place with room for at least 4 bytes."""
         offset = int(self.number(position, Uint32))
-        if offset == 0 or position + offset > len(self.data) - 4:
+        if offset == 0 or position + offset > self.blob.length - 4:
             raise ProgramError(f"{place}: offset {offset} at byte {position} does not point into the buffer")
         return position + offset
 
@@ -185,12 +205,12 @@ def _table_at(buffer: _Buffer, position: int, fields: Fields, place: str) -> Fla
     """The table at a position that `follow` has checked."""
     buffer.spend(4, place)
     vtable = position - int(buffer.number(position, Int32))
-    if not 0 <= vtable <= len(buffer.data) - 4:
+    if not 0 <= vtable <= buffer.blob.length - 4:
         raise ProgramError(f"{place}: the vtable at byte {vtable} is outside the buffer")
     vtable_size = int(buffer.number(vtable, Uint16))
     size = int(buffer.number(vtable + 2, Uint16))
-    if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > len(buffer.data):
+    if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > buffer.blob.length:
         raise ProgramError(f"{place}: a vtable of {vtable_size} bytes at byte {vtable} is not possible")
-    if size < 4 or position + size > len(buffer.data):
+    if size < 4 or position + size > buffer.blob.length:
         raise ProgramError(f"{place}: a table of {size} bytes at byte {position} is not possible")
     return FlatTable(fields, place, buffer, position, size, vtable, vtable_size)

@@ -6,7 +6,7 @@ the metadata of a 49k-token vocabulary (this one 0.1 s) and trusts the lengths i
 
 from __future__ import annotations
 
-import mmap
+import math
 import os
 import struct
 from dataclasses import dataclass
@@ -16,12 +16,16 @@ from typing import Any
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.source_file import SourceFile, starts_with
 from hightide.graph.blob import Blob
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32  # of tensor data, unless general.alignment says otherwise
 MAX_DIMS = 4  # as in ggml
+MAX_ITEMS = 1 << 24  # of all arrays in a header: vocabularies have up to a million tokens and as many merges
+MAX_STRING = 256 << 20  # bytes; the longest known are tokenizer files of 30 MB
+WINDOW = 1 << 20  # bytes of the header that are read at a time
 
 # GGUF's value types, by code.
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -52,22 +56,14 @@ class GgufFile:
 
 
 def is_gguf(path: str | os.PathLike[str]) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == MAGIC
-    except OSError:
-        return False
+    return starts_with(path, MAGIC)
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
-    """Reads the metadata; tensor data stays in the memory-mapped file."""
+    """Reads the metadata; tensor data stays in the file."""
     path = Path(path)
-    try:
-        with open(path, "rb") as file:
-            source = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # an empty file cannot be mapped
-        raise ProgramError(f"cannot read {path}: {error}") from None
-    reader = _Reader(source, path)
+    source = SourceFile(path)
+    reader = _Reader(source)
     if reader.take(4) != MAGIC:
         raise ProgramError(f"{path} is not a GGUF file")
     version = reader.scalar("I")
@@ -80,14 +76,14 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         metadata[key] = reader.value(reader.scalar("I"), key)
     infos = [reader.tensor_info() for _ in range(reader.count(tensor_count, 24, "tensors"))]
     alignment = metadata.get("general.alignment", ALIGNMENT)
-    if not isinstance(alignment, int) or alignment < 1:
+    if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1:
         raise ProgramError(f"{path}: the alignment cannot be {alignment}")
     start = -(-reader.at // alignment) * alignment
     tensors = {}
     for name, kind, dims, offset in infos:
         if name in tensors:
             raise ProgramError(f"{path} has two tensors named {name}")
-        tensors[name] = GgufTensor(name, kind, dims, _data(source, path, name, kind, dims, start + offset))
+        tensors[name] = GgufTensor(name, kind, dims, _data(source, name, kind, dims, start + offset))
     return GgufFile(path, metadata, tensors)
 
 
@@ -97,45 +93,57 @@ def block_size(kind: str) -> tuple[int, int]:
     return int(elements), int(size)
 
 
-def _data(source: mmap.mmap, path: Path, name: str, kind: str, dims: tuple[int, ...], offset: int) -> Blob:
+def _data(source: SourceFile, name: str, kind: str, dims: tuple[int, ...], offset: int) -> Blob:
     elements, size = block_size(kind)
-    count = 1
-    for dim in dims:
-        count *= dim
     width = dims[-1] if dims else 1
     if width % elements:
-        raise ProgramError(f"{path}: rows of {kind} tensor {name} have {width} elements, not a multiple of {elements}")
-    length = count // elements * size
-    if offset + length > len(source):
-        raise ProgramError(f"{path} is truncated: tensor {name} ends at {offset + length}, the file at {len(source)}")
+        rows = f"rows of {kind} tensor {name} have {width} elements, not a multiple of {elements}"
+        raise ProgramError(f"{source.path}: {rows}")
+    length = math.prod(dims) // elements * size
+    end = offset + length
+    if end > source.length:
+        raise ProgramError(f"{source.path} is truncated: tensor {name} ends at {end}, the file at {source.length}")
     return Blob(source, offset, length)
 
 
 class _Reader:
-    """A cursor over the header."""
+    """A cursor over the header, of which a window is in memory."""
 
-    def __init__(self, source: mmap.mmap, path: Path) -> None:
-        self.source, self.path, self.at = source, path, 0
+    def __init__(self, source: SourceFile) -> None:
+        self.source, self.path, self.at = source, source.path, 0
+        self._window, self._start = memoryview(b""), 0
+        self._items_left = MAX_ITEMS
 
-    def take(self, length: int) -> bytes:
-        end = self.at + length
-        if length < 0 or end > len(self.source):
+    def take(self, length: int) -> memoryview:
+        """The next bytes."""
+        if self.at + length > self.source.length:
             raise ProgramError(f"{self.path} is truncated at byte {self.at}, in its header")
-        data = self.source[self.at : end]
-        self.at = end
-        return data
+        if self.at + length > self._start + len(self._window):
+            ahead = min(max(length, WINDOW), self.source.length - self.at)
+            self._window, self._start = self.source.read(self.at, ahead), self.at
+        first = self.at - self._start
+        self.at += length
+        return self._window[first : first + length]
 
     def scalar(self, code: str) -> Any:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def count(self, count: int, least: int, what: str) -> int:
         """A count from the file, refused if so many items of at least `least` bytes cannot be in it."""
-        if count * least > len(self.source) - self.at:
-            raise ProgramError(f"{self.path} claims {count} {what} in {len(self.source)} bytes")
+        if count * least > self.source.length - self.at:
+            raise ProgramError(f"{self.path} claims {count} {what} in {self.source.length} bytes")
+        self._items_left -= count
+        if self._items_left < 0:
+            raise ProgramError(f"{self.path} has more than {MAX_ITEMS} items in its header, too many for a model")
         return count
 
     def string(self) -> str:
-        return self.take(self.scalar("Q")).decode("utf-8", "replace")
+        length = self.scalar("Q")
+        if MAX_STRING < length <= self.source.length:
+            raise ProgramError(
+                f"{self.path} has a string of {length} bytes at byte {self.at}; {MAX_STRING} is the most"
+            )
+        return str(self.take(length), "utf-8", "replace")
 
     def value(self, kind: int, key: str) -> Any:
         if kind == STRING:
@@ -154,18 +162,20 @@ class _Reader:
         raise ProgramError(f"{self.path}: field {key} is an array of the unknown type {kind}")
 
     def _strings(self, count: int) -> list[str]:
-        source, at, size = self.source, self.at, len(self.source)
+        """As `string`, written out: vocabularies have hundreds of thousands."""
+        items: list[str] = []
         length_at = struct.Struct("<Q").unpack_from
-        items = []
-        for _ in range(count):
-            end = at + 8
-            if end <= size:
-                end += length_at(source, at)[0]
-            if end > size:
-                raise ProgramError(f"{self.path} is truncated at byte {at}, in its header")
-            items.append(source[at + 8 : end].decode("utf-8", "replace"))
-            at = end
-        self.at = at
+        while len(items) < count:
+            window, at = self._window, self.at - self._start
+            for _ in range(count - len(items)):
+                first = at + 8
+                if first > len(window) or (end := first + length_at(window, at)[0]) > len(window):
+                    break
+                items.append(str(window[first:end], "utf-8", "replace"))
+                at = end
+            self.at = self._start + at
+            if len(items) < count:  # it goes on behind the window, which moves
+                items.append(self.string())
         return items
 
     def tensor_info(self) -> tuple[str, str, tuple[int, ...], int]:
@@ -174,7 +184,7 @@ class _Reader:
         if rank > MAX_DIMS:
             raise ProgramError(f"{self.path}: tensor {name} has {rank} dims")
         dims = tuple(reversed([self.scalar("Q") for _ in range(rank)]))
-        if any(d > len(self.source) for d in dims):
+        if any(d > 8 * self.source.length for d in dims):  # an element has at least a bit
             raise ProgramError(f"{self.path}: tensor {name} has dims {list(dims)}, more than the file holds")
         code, offset = self.scalar("I"), self.scalar("Q")
         try:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import part
-from hightide.formats.container import map_file, read_named_data, read_segments
+from hightide.formats.container import read_named_data, read_segments
 from hightide.formats.flatbuffer import Uint32, root_table
+from hightide.formats.source_file import SourceFile
 from hightide.graph.blob import Blob
 
 FLAT_TENSOR = ("version", "segments", "named_data")
@@ -23,7 +24,7 @@ _HEADER_OFFSET = 8  # after the FlatBuffer's root offset and identifier
 def read_data_file(path: str | os.PathLike[str]) -> dict[str, Blob]:
     """The data in a `.ptd` file, by name."""
     path = Path(path)
-    file = map_file(path)
+    file = SourceFile(path).whole()
     flatbuffer, segment_region = _read_header(file, path.name)
     root = root_table(flatbuffer, b"FT01", FLAT_TENSOR, f"{path.name}: FlatTensor")
     version = root.integer("version", Uint32)

@@ -1,7 +1,7 @@
 """Reads ExecuTorch programs: `.pte` files, and the `.ptd` files that hold their external data.
 
 A `.pte` is a FlatBuffer (schema: program.fbs of ExecuTorch), which segments of data may follow. Only
-the metadata is read; weights stay in the mapped file as blobs. Every index is checked here, so that
+the metadata is read; weights stay in the file as blobs. Every index is checked here, so that
 what comes out can be used without further checks.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part
-from hightide.formats.container import map_file, read_named_data, read_segments
+from hightide.formats.container import read_named_data, read_segments
 from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Uint32, root_table
 from hightide.formats.program_file import (
     Delegate,
@@ -29,6 +29,7 @@ from hightide.formats.program_file import (
 )
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte_values import TensorData, read_subsegments, read_values
+from hightide.formats.source_file import SourceFile
 from hightide.graph.blob import Blob
 
 PROGRAM = (
@@ -75,7 +76,7 @@ _HEADER_OFFSET = 8  # after the FlatBuffer's root offset and identifier
 def read_program(path: str | os.PathLike[str], data_files: Iterable[str | os.PathLike[str]] = ()) -> ProgramFile:
     """Reads a `.pte` file; `data_files` are the `.ptd` files that it needs, if any."""
     path = Path(path)
-    flatbuffer, segment_region = _read_header(map_file(path), path.name)
+    flatbuffer, segment_region = _read_header(SourceFile(path).whole(), path.name)
     root = root_table(flatbuffer, b"ET12", PROGRAM, f"{path.name}: Program")
     segments = read_segments(root, segment_region)
     external: dict[str, Blob] = {}
@@ -105,7 +106,7 @@ def read_program(path: str | os.PathLike[str], data_files: Iterable[str | os.Pat
 def _read_header(file: Blob, name: str) -> tuple[Blob, Blob]:
     """The FlatBuffer and the region of the segments; old files are a FlatBuffer alone."""
     place = f"{name}: header"
-    if bytes(file.view()[_HEADER_OFFSET:][:4]) != b"eh00":
+    if file.length < _HEADER_OFFSET + 4 or bytes(file.region(_HEADER_OFFSET, 4)) != b"eh00":
         return file, part(file, file.length, 0, place)
     header = part(file, _HEADER_OFFSET, _HEADER.size, place)
     _, length, program_size, segment_base = _HEADER.unpack(header.view())

@@ -5,6 +5,7 @@ Results are kept in the cache folder, by adapter, driver, version of wgpu and wa
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -74,9 +75,12 @@ def known_limits(device: Device) -> Limits | None:
     if not isinstance(values, dict) or set(values) != {field.name for field in fields(Limits)}:
         return None
     try:
-        return Limits(**{name: float(value) for name, value in values.items()})
-    except (TypeError, ValueError):
+        numbers = {name: float(value) for name, value in values.items()}
+    except (TypeError, ValueError, OverflowError):
         return None
+    limits = Limits(**numbers)
+    sound = all(0 <= number < math.inf for number in numbers.values()) and limits.read_gb_s and limits.fma_gflop_s
+    return limits if sound else None
 
 
 def _key(device: Device) -> str:

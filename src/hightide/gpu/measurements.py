@@ -20,7 +20,7 @@ def adapter_key(adapter: Adapter) -> str:
 
 def load(file: str) -> dict[str, Any]:
     """The entries of a file by key; none if it is missing or damaged."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         entries = json.loads((cache_folder() / file).read_text("utf-8"))
         if isinstance(entries, dict):
             return entries

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import wgpu
 from wgpu.backends.wgpu_native import _api, ffi, lib, lib_path
 
-from hightide.errors import DeviceError, DeviceMemoryError, HightideError
+from hightide.errors import DeviceError, HightideError, TooLargeError
 
 _library = ctypes.PyDLL(lib_path)  # keeps the GIL: these calls are shorter than giving it away
 set_pipeline = _library.wgpuComputePassEncoderSetPipeline
@@ -126,12 +126,11 @@ def raising() -> Iterator[None]:
     """Turn wgpu's exceptions into DeviceError."""
     try:
         yield
-    except wgpu.GPUOutOfMemoryError as error:
-        raise DeviceMemoryError(_one_line(str(error))) from error
     except HightideError:
         raise
     except (wgpu.GPUError, RuntimeError, ValueError) as error:
-        raise DeviceError(_one_line(str(error))) from error
+        full = isinstance(error, wgpu.GPUOutOfMemoryError) or "not enough memory" in str(error).lower()
+        raise (TooLargeError if full else DeviceError)(_one_line(str(error))) from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hightide.errors import ProgramError
 from hightide.graph.graph import Graph, input_ids, output_ids
-from hightide.graph.values import TensorValue
+from hightide.graph.values import SymIntValue, TensorValue
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,36 @@ def find_aliases(graph: Graph, viewed: Mapping[int, int], written: set[int]) -> 
 
 
 def check_order(graph: Graph) -> None:
-    """Every tensor is a constant, an input, or defined by an earlier call; nothing is defined twice."""
-    tensors = {v.id: v for v in graph.values if isinstance(v, TensorValue)}
-    defined = {id for id, v in tensors.items() if v.constant is not None} | set(graph.inputs)
+    """Tensors and SymInts are constants, inputs, or defined by an earlier call; nothing is defined twice.
+
+    Inputs and outputs are tensors and SymInts, and so is what a call defines.
+    """
+    live = {v.id: v for v in graph.values if isinstance(v, TensorValue | SymIntValue)}
+    constants = {id for id, v in live.items() if isinstance(v, TensorValue) and v.constant is not None}
+    for id in graph.inputs:
+        if id not in live or id in constants:
+            what = "a constant" if id in constants else "neither a tensor nor a SymInt"
+            raise ProgramError(f"input value {id} is {what}")
+    defined = constants | set(graph.inputs)
     given = frozenset(defined)
     for call in graph.calls:
         for id in input_ids(graph, call):
-            if id in tensors and id not in defined:
-                raise ProgramError(f"{call} reads tensor {id} before anything defines it")
+            if id in live and id not in defined:
+                what = "tensor" if isinstance(live[id], TensorValue) else "SymInt"
+                raise ProgramError(f"{call} reads {what} {id} before anything defines it")
         for id in output_ids(graph, call):
             if id in defined:
                 what = "an input or constant" if id in given else "defined by an earlier op"
                 raise ProgramError(f"{call} writes value {id}, which is {what}")
+            if id not in live:
+                raise ProgramError(f"{call} writes value {id}, which is neither a tensor nor a SymInt")
             defined.add(id)
     for id in graph.outputs:
-        if id in tensors and id not in defined:
-            raise ProgramError(f"output tensor {id} is never defined")
+        if id not in live:
+            raise ProgramError(f"output value {id} is neither a tensor nor a SymInt")
+        if id not in defined:
+            what = "tensor" if isinstance(live[id], TensorValue) else "SymInt"
+            raise ProgramError(f"output {what} {id} is never defined")
 
 
 def _roots(graph: Graph, viewed: Mapping[int, int]) -> dict[int, int]:

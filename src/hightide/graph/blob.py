@@ -1,37 +1,63 @@
-"""Regions of bytes inside a memory-mapped file (or of a bytes object), read without copying."""
+"""Regions of bytes inside a file (or of a bytes object), read when they are asked for."""
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
+
+
+class Source(Protocol):
+    """What blobs are regions of, where that is not in memory: a file that stays open."""
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """These bytes, which must be within it; ProgramError if they are no longer what they were."""
+
+    def check(self) -> None:
+        """ProgramError if its bytes are no longer what they were."""
 
 
 @dataclass(frozen=True)
 class Blob:
     """`length` bytes at `offset` of `source`. Bounds are checked where the blob is made."""
 
-    source: mmap.mmap | bytes
+    source: Source | bytes
     offset: int
     length: int
 
     def view(self) -> memoryview:
-        return memoryview(self.source)[self.offset : self.offset + self.length]
+        return self.region(0, self.length)
 
     def region(self, start: int, length: int) -> memoryview:
-        return memoryview(self.source)[self.offset + start : self.offset + start + length]
+        if isinstance(self.source, bytes):
+            return memoryview(self.source)[self.offset + start : self.offset + start + length]
+        return self.source.read(self.offset + start, length)
 
-    def forget(self) -> None:
-        """Let the system drop the pages read so far: they count as this process's memory otherwise."""
-        if isinstance(self.source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            start = self.offset - self.offset % mmap.PAGESIZE
-            self.source.madvise(mmap.MADV_DONTNEED, start, self.offset + self.length - start)
+    def check(self) -> None:
+        """ProgramError if the file has changed, so that what is about to be read is not what it was."""
+        if not isinstance(self.source, bytes):
+            self.source.check()
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """`length` zeros that nobody has to hold: what a KV cache starts as."""
+
+    length: int
+
+    def view(self) -> memoryview:
+        return self.region(0, self.length)
+
+    def region(self, start: int, length: int) -> memoryview:
+        return memoryview(bytes(length))
+
+    def check(self) -> None:
+        """They never change."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Matrices side by side: each part has `rows` rows, and what is joined is the first bytes of each row.
+    """Matrices side by side: each part has `rows` rows, and what is joined are the same bytes of each row.
 
     With one row that is one part after the other. Nothing is copied before it is read.
     """
@@ -39,6 +65,7 @@ class Joined:
     parts: tuple[AnyBlob, ...]
     rows: int
     row_bytes: tuple[int, ...]  # taken of a row of each part
+    row_start: int = 0  # where they begin in a row
 
     @property
     def length(self) -> int:
@@ -55,18 +82,20 @@ class Joined:
             for part, stride, taken in zip(self.parts, strides, self.row_bytes, strict=True):
                 first, last = max(start, at), min(start + length, at + taken)
                 if first < last:
-                    joined[first - start : last - start] = part.region(row * stride + first - at, last - first)
+                    joined[first - start : last - start] = part.region(
+                        row * stride + self.row_start + first - at, last - first
+                    )
                 at += taken
         return memoryview(joined)
 
-    def forget(self) -> None:
+    def check(self) -> None:
         for part in self.parts:
-            part.forget()
+            part.check()
 
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """Bytes that are computed when they are first read, and again once they were forgotten."""
+    """Bytes that are computed when they are first read, and again once they were read to the end."""
 
     length: int
     parts: tuple[AnyBlob, ...]  # what they are computed from
@@ -74,20 +103,19 @@ class Computed:
     _kept: list[bytes] = field(default_factory=list, repr=False)
 
     def view(self) -> memoryview:
-        if not self._kept:
-            self._kept.append(self.compute())
-        return memoryview(self._kept[0])
+        return self.region(0, self.length)
 
     def region(self, start: int, length: int) -> memoryview:
-        return self.view()[start : start + length]
+        data = self._kept[0] if self._kept else self.compute()
+        self._kept[:] = [data] if start + length < self.length else []
+        return memoryview(data)[start : start + length]
 
-    def forget(self) -> None:
-        self._kept.clear()
+    def check(self) -> None:
         for part in self.parts:
-            part.forget()
+            part.check()
 
 
-AnyBlob: TypeAlias = Blob | Joined | Computed
+AnyBlob: TypeAlias = Blob | Zeros | Joined | Computed
 
 
 def join(parts: tuple[AnyBlob, ...]) -> Joined:

@@ -14,6 +14,9 @@ from typing import TypeAlias
 
 from hightide.errors import InputError
 
+MOST = 2**63  # what an exporter's integers hold; products of larger ones would grow without end
+MOST_NODES = 1000  # of one expression, as a tree
+
 
 @dataclass(frozen=True)
 class Element:
@@ -46,6 +49,11 @@ class Sym:
     @cached_property
     def _hash(self) -> int:
         return hash((self.const, self.terms))
+
+    @cached_property
+    def nodes(self) -> int:
+        """How large it is, products and quotients opened."""
+        return sum(1 if isinstance(a, Element) else 1 + size_of(a.left) + size_of(a.right) for a, _ in self.terms)
 
     def __hash__(self) -> int:  # plans look grids up by Sym at every step
         return self._hash
@@ -85,7 +93,7 @@ def element(position: int, flat: int) -> Sym:
 
 def add(left: SymExpr, right: SymExpr) -> SymExpr:
     if isinstance(left, int) and isinstance(right, int):
-        return left + right
+        return _bounded(left + right)
     terms: dict[Atom, int] = {}
     const = 0
     for side in (left, right):
@@ -96,20 +104,20 @@ def add(left: SymExpr, right: SymExpr) -> SymExpr:
         for atom, coefficient in side.terms:
             terms[atom] = terms.get(atom, 0) + coefficient
     kept = tuple((a, c) for a, c in terms.items() if c)
-    return Sym(const, kept) if kept else const
+    return _form(const, kept) if kept else _bounded(const)
 
 
 def mul(left: SymExpr, right: SymExpr) -> SymExpr:
     if isinstance(left, int) and isinstance(right, int):
-        return left * right
+        return _bounded(left * right)
     if isinstance(left, int):
         left, right = right, left
     if isinstance(right, int):
         assert isinstance(left, Sym)
         if right == 0:
             return 0
-        return Sym(left.const * right, tuple((a, c * right) for a, c in left.terms))
-    return Sym(0, ((Opaque("mul", left, right), 1),))
+        return _form(left.const * right, tuple((a, c * right) for a, c in left.terms))
+    return _form(0, ((Opaque("mul", left, right), 1),))
 
 
 def floordiv(left: SymExpr, right: SymExpr) -> SymExpr:
@@ -117,7 +125,7 @@ def floordiv(left: SymExpr, right: SymExpr) -> SymExpr:
         return _floor(left, right)
     if right == 1:
         return left
-    return Sym(0, ((Opaque("floordiv", left, right), 1),))
+    return _form(0, ((Opaque("floordiv", left, right), 1),))
 
 
 def ceil_div(value: SymExpr, step: int) -> SymExpr:
@@ -147,6 +155,25 @@ def elements(expr: SymExpr) -> set[Element]:
     for atom, _ in expr.terms:
         found |= {atom} if isinstance(atom, Element) else elements(atom.left) | elements(atom.right)
     return found
+
+
+def size_of(expr: SymExpr) -> int:
+    return 0 if isinstance(expr, int) else expr.nodes
+
+
+def _form(const: int, terms: tuple[tuple[Atom, int], ...]) -> Sym:
+    form = Sym(_bounded(const), terms)
+    for _, coefficient in terms:
+        _bounded(coefficient)
+    if form.nodes > MOST_NODES:
+        raise InputError(f"a SymInt of this program is computed in more than {MOST_NODES} steps")
+    return form
+
+
+def _bounded(value: int) -> int:
+    if not -MOST <= value <= MOST:
+        raise InputError("a SymInt of this program does not fit 64 bits")
+    return value
 
 
 def _floor(left: int, right: int) -> int:

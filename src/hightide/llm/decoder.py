@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +11,11 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError, UnsupportedError
+from hightide.errors import InputError, TooLargeError, UnsupportedError
 from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
+from hightide.llm.context_room import what_fits
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
 from hightide.llm.state_file import StateLayout
@@ -21,6 +23,7 @@ from hightide.ops.choices import check_routes
 from hightide.ops.sampling.sampling import SETTINGS, sample
 from hightide.pte.program import Method, Program
 from hightide.runtime.build import build_session, choose_device, named_device
+from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Fed, Session
 
 Progress = Callable[[int, int], None]  # (done, in all)
@@ -239,9 +242,23 @@ def open_gguf(
     routes = check_routes(placement.routes or {})
     file = read_gguf(path)
     context = choose_context(file, context)
-    graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(placement.device))
-    session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
+
+    def built(most: int) -> Session:
+        graph = build_graph(file, context, min(most, context))
+        return build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
+
+    try:
+        session = built(max_tokens)
+    except NoRoomError as error:
+        fewer = max(1, max_tokens // 4)  # at a time: smaller activations
+        try:
+            session = built(fewer)
+        except NoRoomError:
+            halves = gpu is not None and gpu.traits.f16 and not (placement.kv == "f16" or gpu.traits.half_caches)
+            fits = what_fits(error, context, halves)
+            raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
+        warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {max_tokens}", stacklevel=3)
     return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
 
 

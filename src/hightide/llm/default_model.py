@@ -24,7 +24,7 @@ def remembered() -> tuple[Path, Path | None] | None:
         saved = json.loads(_memory().read_text("utf-8"))
         model, tokenizer = Path(saved["model"]), saved.get("tokenizer")
         return (model, Path(tokenizer) if tokenizer else None) if model.is_file() else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # nothing, or nothing that can be read: not worth a word
 
 

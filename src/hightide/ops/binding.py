@@ -9,7 +9,7 @@ from hightide.graph.aliases import Aliases, find_aliases
 from hightide.graph.graph import FileCall, Graph, GraphFile, OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops.arguments import REQUIRED, arguments_of
-from hightide.ops.contract import REGISTRY, Op
+from hightide.ops.contract import REGISTRY, Op, SymIntOp
 from hightide.units import counted
 
 
@@ -64,9 +64,23 @@ def _bound(call: FileCall, values: Sequence[Value]) -> OpCall:
     if op is None:
         return OpCall(call.index, call.name, {str(n): id for n, id in enumerate(ids)}, out)
     try:
+        _check_outputs(op, out, values)
         return OpCall(call.index, call.name, name_arguments(op, ids, values), out)
     except UnsupportedError as error:
         raise UnsupportedError(f"op {call.index} ({call.name}): {error}") from None
+
+
+def _check_outputs(op: type[Op], out: int, values: Sequence[Value]) -> None:
+    """A SymInt where the op computes one, else a tensor or a list of tensors."""
+    value = values[out]
+    made = [values[id] for id in value.items] if isinstance(value, ListValue) else [value]
+    wanted = SymIntValue if issubclass(op, SymIntOp) else TensorValue
+    if not made or (wanted is SymIntValue and len(made) > 1):
+        raise UnsupportedError(f"it writes {len(made)} values")
+    for one in made:
+        if not isinstance(one, wanted):
+            what = "a SymInt" if wanted is SymIntValue else "a tensor"
+            raise UnsupportedError(f"its output is {_describe(one)}; it gives {what}")
 
 
 def _describe(value: Value) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.graph.blob import Blob
+from hightide.graph.blob import AnyBlob, Blob, Zeros
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import SymExpr
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
@@ -31,7 +31,6 @@ class GraphBuilder:
         self.calls: list[OpCall] = []
         self.inputs: list[int] = []
         self._symints: dict[int, SymExpr] = {}
-        self._zeros: dict[int, bytes] = {}
 
     def input(self, dims: Sequence[int], dtype: str = "float32") -> TensorValue:
         value = self._tensor(tuple(dims), dtype)
@@ -47,11 +46,8 @@ class GraphBuilder:
         return self._tensor(tuple(dims), dtype, data)
 
     def zeros(self, dims: Sequence[int]) -> TensorValue:
-        """Zeros in float32, for state; all of one size share their bytes."""
-        length = math.prod(dims) * 4
-        if length not in self._zeros:
-            self._zeros[length] = bytes(length)
-        return self._tensor(tuple(dims), "float32", Blob(self._zeros[length], 0, length))
+        """Zeros in float32, for state."""
+        return self._tensor(tuple(dims), "float32", Zeros(math.prod(dims) * 4))
 
     def call(
         self,
@@ -85,7 +81,7 @@ class GraphBuilder:
     def graph(self, *outputs: Value) -> Graph:
         return Graph(tuple(self.values), tuple(self.calls), tuple(self.inputs), tuple(o.id for o in outputs))
 
-    def _tensor(self, dims: Dims, dtype: str, constant: Blob | None = None) -> TensorValue:
+    def _tensor(self, dims: Dims, dtype: str, constant: AnyBlob | None = None) -> TensorValue:
         value = TensorValue(len(self.values), tuple(dims), dtype, dtype, constant)
         self.values.append(value)
         return value

@@ -275,6 +275,13 @@ def normalize_dim(dim: int, rank: int) -> int:
     return dim % max(rank, 1)
 
 
+def existing_dim(dim: int, dims: Dims) -> int:
+    """`dim` of a tensor that must have it: a scalar has none."""
+    if not dims:
+        raise InputError(f"dim {dim} of a tensor without dims")
+    return normalize_dim(dim, len(dims))
+
+
 def strides_of(dims: Dims) -> Dims:
     """Element strides of a contiguous tensor."""
     return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
@@ -316,6 +323,7 @@ __all__ = [
     "SymIntOp",
     "Tensor",
     "ceil_div",
+    "existing_dim",
     "expr_of",
     "has_kernel",
     "kernel",

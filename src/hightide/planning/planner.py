@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import gt
 from typing import Any
 
-from hightide.errors import HightideError, InputError, UnsupportedError
+from hightide.errors import FOREIGN, HightideError, InputError, ProgramError, UnsupportedError, describe
 from hightide.graph.aliases import check_order
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env, Sym, SymExpr, element
@@ -130,11 +130,12 @@ class Planner:
             for name, at in work.live:
                 arguments[name] = live[at] if isinstance(at, int) else tuple([live[id] for id in at])
             op = work.op.bound(arguments)
+            refusal: InputError | None = None
             try:
                 if isinstance(op, SymIntOp):
                     live[call.out] = LiveInt(op.symint(ctx), self.slots[call.out])
                     continue
-                outs = _outputs(work, op, ctx, at_max)
+                outs, refusal = _outputs(work, op, ctx, at_max)
                 for tensor in outs:
                     live[tensor.value.id] = tensor
                 if not work.dispatches:
@@ -146,6 +147,10 @@ class Planner:
                         steps.append(Step(call, dispatch, op))
             except HightideError as error:
                 raise type(error)(f"{call}: {error}") from None
+            except FOREIGN as error:
+                if refusal is not None:
+                    raise InputError(f"{call}: {refusal}") from None
+                raise ProgramError(f"{call}: its arguments do not fit each other ({describe(error)})") from error
         return Plan(
             steps=tuple(steps),
             dims={t.value.id: t.dims for t in live if isinstance(t, Tensor)},
@@ -180,17 +185,20 @@ def _initial(value: Value) -> Any:
             return None
 
 
-def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[Tensor, ...]:
-    """The call's outputs at their live dims, which must be within the max; at the max they are just that."""
+def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[tuple[Tensor, ...], InputError | None]:
+    """The call's outputs at their live dims, which must be within the max; at the max they are just that.
+
+    The second is why they cannot be, where that is let pass.
+    """
     try:
         dims = op.outputs(ctx)
         if len(dims) != len(work.outs):
-            raise UnsupportedError(f"the program expects {counted(len(work.outs), 'output')}, the op gives {len(dims)}")
-        return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)])
-    except InputError:
+            raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
+        return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)]), None
+    except InputError as error:
         if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
             raise
-        return tuple(Tensor(value, value.dims) for value in work.outs)
+        return tuple(Tensor(value, value.dims) for value in work.outs), error
 
 
 def _within(value: TensorValue, got: Dims, at_max: bool) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import DeviceLostError, HightideError, InputError, ProgramError
+from hightide.errors import FOREIGN, DeviceError, DeviceLostError, HightideError, InputError, ProgramError
 from hightide.formats.program_file import (
     DelegateCall,
     EValue,
@@ -74,9 +74,8 @@ class Interpreter:
                 self._kernels[n] = op, signature(instruction, method.values, op)
         self._first = [_first_value(value) for value in method.values]
         self._state_ids = _state_ids(method, self._kernels)
-        self.state: dict[int, np.ndarray] = {}  # mutable buffers, by value
         self._torn: list[tuple[Session, Any]] = []  # sessions whose state a run may have left half changed
-        self._reset_buffers()
+        self.state = self._first_state()  # mutable buffers, by value
 
     def run(self, given: Sequence[Any], observer: Observer | None = None) -> list[np.ndarray]:
         """Outputs for these inputs; buffers and delegates' state change only if every instruction succeeds.
@@ -121,9 +120,10 @@ class Interpreter:
 
     def reset(self) -> None:
         self._torn = []
-        self._reset_buffers()
+        state = self._first_state()
         for session in self.sessions:
             session.reset()
+        self.state = state
 
     def _step(self, at: int, values: list[Any], observer: Observer) -> int:
         """Runs instruction `at`; the index of the next one."""
@@ -136,8 +136,10 @@ class Interpreter:
                     observer.kernel(op, call, values, partial(self._run_kernel, op, call, values))
                 except HightideError as error:
                     raise type(error)(f"{where}: {error}") from None
-                except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:  # from NumPy
+                except FOREIGN as error:  # from NumPy
                     raise InputError(f"{where}: {error}") from error
+                except MemoryError as error:
+                    raise DeviceError(f"{where}: {error or 'out of memory'}") from error
             case DelegateCall(delegate=delegate, args=args):
                 session, inputs = self.sessions[delegate], len(self.sessions[delegate].specs)
                 given = [self._argument(id, values) for id in args[:inputs]]
@@ -146,7 +148,7 @@ class Interpreter:
             case MoveCall(source=source, target=target):
                 values[target] = values[source]
             case JumpFalseCall(condition=condition, destination=destination):
-                if not np.all(self._argument(condition, values)):
+                if not _is_true(self._argument(condition, values)):
                     return destination
             case FreeCall(value=id):
                 values[id] = UNSET
@@ -184,6 +186,8 @@ class Interpreter:
         """A result as the program declares it: a tensor within its max dims, or a number."""
         spec = self.method.values[id]
         if not isinstance(spec, TensorSpec):
+            if isinstance(value, np.ndarray | np.generic) and value.size != 1:
+                raise InputError(f"value {id} would be {list(value.shape)}, but the program has a number there")
             return value.item() if isinstance(value, np.ndarray | np.generic) else value
         array = np.asarray(value)
         if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
@@ -191,15 +195,14 @@ class Interpreter:
         return array.astype(numpy_dtype(spec.dtype), copy=False)
 
     def _output(self, id: int, values: list[Any]) -> np.ndarray:
-        return np.array(self._argument(id, values), order="C")  # a copy: it may be a buffer of ours
+        value = self._argument(id, values)
+        try:
+            return np.array(value, order="C")  # a copy: it may be a buffer of ours
+        except ValueError:
+            raise InputError(f"output value {id} is a list of tensors of different dims") from None
 
-    def _reset_buffers(self) -> None:
-        self.state = {}
-        for id in self._state_ids:
-            spec = self.method.values[id]
-            assert isinstance(spec, TensorSpec)
-            zeros = np.zeros(spec.dims, numpy_dtype(spec.dtype))
-            self.state[id] = zeros if spec.initial is None else tensor_array(spec, spec.initial.view())
+    def _first_state(self) -> dict[int, np.ndarray]:
+        return {id: _first_buffer(self.method.values[id]) for id in self._state_ids}
 
 
 def differ_by_ones(most: Dims, declared: Dims) -> bool:
@@ -219,6 +222,13 @@ def tensor_array(spec: TensorSpec, data: memoryview) -> np.ndarray:
     """A tensor's data as an array of its dims; the bytes follow its dim order."""
     stored = read_array(data, spec.dtype, [spec.dims[d] for d in spec.dim_order])
     return stored.transpose(np.argsort(spec.dim_order)) if spec.dims else stored
+
+
+def _first_buffer(spec: EValue) -> np.ndarray:
+    assert isinstance(spec, TensorSpec)
+    if spec.initial is None:
+        return np.zeros(spec.dims, numpy_dtype(spec.dtype))
+    return tensor_array(spec, spec.initial.view())
 
 
 def _first_value(spec: EValue) -> Any:
@@ -243,6 +253,12 @@ def _state_ids(method: MethodFile, kernels: dict[int, tuple[type[Op], Signature]
             case MoveCall(target=target):
                 defined.add(target)
     return sorted(state)
+
+
+def _is_true(value: Any) -> bool:
+    if isinstance(value, bool | int | float | np.ndarray | np.generic):
+        return bool(np.all(value))
+    raise ProgramError(f"a jump depends on {value!r}, which is neither true nor false")
 
 
 def _is_computed(spec: EValue) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from hightide.errors import UnsupportedError
 from hightide.formats.program_file import EValue, KernelCall, ValueListSpec
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import arguments_of
@@ -85,6 +86,8 @@ class Signature:
 def signature(call: KernelCall, values: Sequence[EValue], op: type[Op]) -> Signature:
     """Splits the arguments: the outputs are given last, then once more as what the kernel returns."""
     args = call.args
+    if not args:
+        raise UnsupportedError(f"{call.op} is called without arguments, so it has no output")
     last = values[args[-1]]
     if is_inplace(call.op):
         return Signature(args[:-1], args[:1])

@@ -337,12 +337,12 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
     method = file.methods[name]
     try:
         bound = with_states_stored(bind_graph(graph))
-        passed = [method.values[id] for id in _first_call(method, delegate).args]
-        _check_passed(graph, len(passed))
+        for call in _calls(method, delegate):
+            _check_passed(graph, len(call.args))
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
-    return _with_host_types(bound, passed)
+    return _with_host_types(bound, [method.values[id] for id in _first_call(method, delegate).args])
 
 
 def _check_passed(graph: GraphFile, passed: int) -> None:
@@ -378,9 +378,12 @@ def _direct(session: Session, info: MethodInfo) -> Session | None:
     return None if reshaped else session
 
 
+def _calls(method: MethodFile, delegate: int) -> list[DelegateCall]:
+    return [i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == delegate]
+
+
 def _first_call(method: MethodFile, delegate: int) -> DelegateCall:
-    calls = (i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == delegate)
-    return next(calls)
+    return _calls(method, delegate)[0]
 
 
 def _only_call(file: MethodFile) -> DelegateCall | None:

@@ -25,6 +25,7 @@ from hightide.planning.levels import (
 )
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import Precision, References, Values
+from hightide.runtime.room import Needs, check_host, host_needs, largest_call
 from hightide.runtime.session import BaseSession, Fed, is_odd
 
 
@@ -49,6 +50,7 @@ class CpuSession(BaseSession):
         self.specs: list[InputSpec] = graph_inputs(graph, dynamic, names)
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
+        check_host("the program", host_needs(graph, self.planner.aliases))
         self.levels: Levels[Plan] = Levels(self.planner, max_levels)
         self.references = References(self.planner, dtype)
         self.state: dict[int, np.ndarray] = self.references.initial_state()
@@ -126,7 +128,12 @@ class CpuSession(BaseSession):
         inputs = [spec.array(value) for spec, value in zip(self.specs, given, strict=True)]
         env = InputElements(inputs, self.specs)
         with self.lock:
-            return inputs, self.levels.find(tuple(array.shape for array in inputs), env, lambda plan: plan), env
+            return inputs, self.levels.find(tuple(array.shape for array in inputs), env, self._checked), env
+
+    def _checked(self, plan: Plan) -> Plan:
+        """A new level, whose tensors must fit into memory."""
+        check_host("a call of these dims", Needs(0, 0, largest_call(self.graph, plan)))
+        return plan
 
     def reset(self) -> None:
         """Put mutable state (KV caches) back to what the program says it is at the start."""
@@ -155,7 +162,7 @@ class CpuSession(BaseSession):
         """Memory by kind: on the host, only what this session made itself."""
         self.check_open()
         state = sum(array.nbytes for array in self.state.values())
-        return {"weights": self.references.unpacked_bytes, "state": state}
+        return {"weights": self.references.kept_bytes, "state": state}
 
     def close(self) -> None:
         super().close()

@@ -16,6 +16,7 @@ import numpy as np
 
 from hightide.errors import DeviceError, DeviceLostError, HightideError
 from hightide.fuse.half_storage import held
+from hightide.fuse.large_constants import split_large
 from hightide.gpu.device import Device, open_device
 from hightide.gpu.params import ParamsFull
 from hightide.gpu.recorder import Recorder
@@ -92,7 +93,7 @@ class GpuSession(BaseSession):
         `half_caches` whether KV caches are too, whatever the graph says.
         """
         super().__init__()
-        self.graph = held(graph, device.traits, f16, half_caches)
+        self.graph = split_large(held(graph, device.traits, f16, half_caches), device.max_binding)
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))

@@ -19,7 +19,7 @@ from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import FLOATS, Precision, References, Values
 
-UNPACKED_BYTES = 1 << 30  # of weights that are kept unpacked: SmolLM2's are 540 MB
+KEPT_BYTES = 1 << 30  # of weights that are kept in memory: SmolLM2's are 540 MB
 
 
 class ReferenceWalker:
@@ -96,7 +96,7 @@ class ReferenceWalker:
 
 
 class _HeldReferences(References):
-    """Constants are rounded too; weights in blocks are kept unpacked as long as there is room."""
+    """Constants are rounded too; they are kept as long as there is room."""
 
     def __init__(self, planner: Planner, dtype: Precision, rounded: bool) -> None:
         super().__init__(planner, dtype)
@@ -120,12 +120,13 @@ class _HeldReferences(References):
             return value.astype("float16" if dtype == "float16" else "float32").astype(self.dtype)
 
     def constant(self, value: TensorValue) -> np.ndarray:
-        assert value.constant is not None
+        if value.id not in self._kept:
+            while self.kept_bytes > KEPT_BYTES:
+                self._kept.pop(next(iter(self._kept)))
         if value.dtype not in BLOCK_TYPES:
             rounded: np.ndarray = self.rounded(value.id, super().constant(value))
             return rounded
-        if value.id not in self._unpacked:  # in float32, which has all that they are: half of float64's memory
-            while self.unpacked_bytes > UNPACKED_BYTES:
-                self._unpacked.pop(next(iter(self._unpacked)))
-            self._unpacked[value.id] = dequantize(value.constant, value.dtype, value.dims)
-        return self._unpacked[value.id].astype(self.dtype, copy=False)
+        # In float32, which has all that they are: half of float64's memory.
+        assert value.constant is not None
+        data, dtype, dims = value.constant, value.dtype, value.dims
+        return self._keep(value, lambda: dequantize(data, dtype, dims)).astype(self.dtype, copy=False)

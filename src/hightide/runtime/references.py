@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from hightide.errors import HightideError
+from hightide.errors import FOREIGN, DeviceError, HightideError, InputError, describe
 from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops.arguments import converted
@@ -30,7 +30,7 @@ class References:
         self.last_use = _last_uses(planner.graph)  # call index -> the values that nothing after it reads
         root = planner.aliases.root
         self._written = {root[id] for call in planner.graph.calls for id in mutated_ids(call)}
-        self._unpacked: dict[int, np.ndarray] = {}  # weights in blocks: unpacking takes longer than the product
+        self._kept: dict[int, np.ndarray] = {}  # constants: reading and unpacking them takes longer than the product
 
     def run_call(self, call: OpCall, plan: Plan, values: Values) -> None:
         """Put the outputs of a call at a plan's level into `values`; what it writes in place changes there."""
@@ -44,6 +44,10 @@ class References:
             result = self.result(call, plan, converted(op, given))
         except HightideError as error:
             raise type(error)(f"{call}: {error}") from None
+        except FOREIGN as error:  # from NumPy: types or shapes that the op does not take
+            raise InputError(f"{call}: {describe(error)}") from error
+        except MemoryError as error:
+            raise DeviceError(f"{call}: {error or 'out of memory'}") from error
         if issubclass(op, SymIntOp):
             values[ids[0]] = int(result)
             return
@@ -94,19 +98,33 @@ class References:
         return np.array(array, self.dtype if as_held else numpy_dtype(value.host_dtype), order="C")
 
     def constant(self, value: TensorValue) -> np.ndarray:
+        """A constant, read once; what a program starts with as state is read again at every reset."""
+        if value.dtype in BLOCK_TYPES:
+            return self._keep(value, lambda: self.read(value))
+        return self._keep(value, lambda: self._as_stored(value)).astype(self.held(value.dtype), copy=False)
+
+    def read(self, value: TensorValue) -> np.ndarray:
+        """A constant from its file."""
         assert value.constant is not None
         if value.dtype in BLOCK_TYPES:
-            if value.id not in self._unpacked:
-                self._unpacked[value.id] = dequantize(value.constant, value.dtype, value.dims).astype(self.dtype)
-            return self._unpacked[value.id]
+            return dequantize(value.constant, value.dtype, value.dims).astype(self.dtype, copy=False)
+        return self._as_stored(value).astype(self.held(value.dtype), copy=False)
+
+    def _as_stored(self, value: TensorValue) -> np.ndarray:
+        assert value.constant is not None
         array = read_array(value.constant.view(), value.stored_dtype, value.dims)
-        if value.stored:  # held as less, or more, than the file has
-            array = array.astype(value.dtype)
-        return array.astype(self.held(value.dtype), copy=False)
+        return array.astype(value.dtype) if value.stored else array  # held as less, or more, than the file has
+
+    def _keep(self, value: TensorValue, read: Callable[[], np.ndarray]) -> np.ndarray:
+        if value.id not in self._kept:
+            array = read()
+            array.flags.writeable = False
+            self._kept[value.id] = array
+        return self._kept[value.id]
 
     def initial_state(self) -> dict[int, np.ndarray]:
         """Mutable state as the program has it at the start."""
-        return {id: np.array(self.constant(self.tensor(id))) for id in self.planner.aliases.state}
+        return {id: np.array(self.read(self.tensor(id))) for id in self.planner.aliases.state}
 
     def forget(self, call: OpCall, values: Values) -> None:
         """Drop what no call after this one reads."""
@@ -114,12 +132,13 @@ class References:
             values.pop(id, None)
 
     @property
-    def unpacked_bytes(self) -> int:
-        return sum(array.nbytes for array in self._unpacked.values())
+    def kept_bytes(self) -> int:
+        """Of the constants that are held in memory."""
+        return sum(array.nbytes for array in self._kept.values())
 
     def forget_weights(self) -> None:
-        """Drop the unpacked weights."""
-        self._unpacked.clear()
+        """Drop the constants; they are read again."""
+        self._kept.clear()
 
     def held(self, dtype: str) -> str:
         """What a tensor of this type is held as."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from hightide.errors import DeviceError, TooLargeError
 from hightide.gpu.device import Device
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.kernel import Scratch
 from hightide.planning.memory import MemoryPlan
+from hightide.runtime.room import Needs, NoRoomError, check_host, gpu_needs
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
 
@@ -26,13 +29,42 @@ class SessionMemory:
 
     def __init__(self, device: Device, graph: Graph, aliases: Aliases, plan: MemoryPlan) -> None:
         self.device, self.graph, self.aliases, self.plan = device, graph, aliases, plan
-        sizes = {f"tensor {id}": size for id, size in plan.own.items()}
-        sizes |= {f"shared {n}": size for n, size in enumerate(plan.shared_sizes)}
-        for label, size in sizes.items():  # what cannot be built is refused before anything is allocated
-            device.check_size(size, label)
-        self._shared = [device.buffer(size, label=f"shared {n}") for n, size in enumerate(plan.shared_sizes)]
-        self._own: Buffers = {id: device.buffer(size, label=f"tensor {id}") for id, size in plan.own.items()}
+        self._shared: list[Any] = []
+        self._own: Buffers = {}
         self._snapshot: Buffers = {}
+        self._allocate(gpu_needs(graph, aliases, plan))
+
+    def _allocate(self, needs: Needs) -> None:
+        """Make the buffers; what does not fit is refused before the first of them, as far as that is known."""
+        name, most = self.device.adapter.name, self.device.max_binding
+        sizes = [(f"tensor {id}", size, id in self.aliases.state) for id, size in self.plan.own.items()]
+        sizes += [(f"shared {n}", size, False) for n, size in enumerate(self.plan.shared_sizes)]
+        for label, size, state in sizes:
+            if size > most:
+                message = f"{label} needs {size} bytes; {name} binds at most {most}"
+                raise NoRoomError(message, needs, largest=most, less_state_helps=state)
+        if self.device.traits.software:  # its memory is the machine's
+            check_host(f"the program on {name}", needs)
+        try:
+            self._make_buffers()
+        except TooLargeError:
+            gc.collect()  # sessions that nobody holds any more
+            self.device.flush()
+            try:
+                self._make_buffers()
+            except TooLargeError as error:
+                message = f"the program needs {needs}; {name} has less: {error}"
+                raise NoRoomError(message, needs, largest=most) from error
+
+    def _make_buffers(self) -> None:
+        try:
+            for n, size in enumerate(self.plan.shared_sizes):
+                self._shared.append(self.device.buffer(size, label=f"shared {n}"))
+            for id, size in self.plan.own.items():
+                self._own[id] = self.device.buffer(size, label=f"tensor {id}")
+        except DeviceError:
+            self.close()
+            raise
 
     def buffer(self, what: int | Scratch) -> Any:
         """The buffer of a tensor, or of scratch."""
@@ -105,6 +137,10 @@ class SessionMemory:
         return sorted(self.aliases.state)
 
     def reset(self) -> None:
+        """Write the state as the file has it; a file that has changed leaves it as it was."""
+        for id in self.state:
+            if (constant := self.tensor(id).constant) is not None:
+                constant.check()
         for id in self.state:
             self.upload(id)
         self.device.flush()

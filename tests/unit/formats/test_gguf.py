@@ -99,7 +99,7 @@ def test_every_kind_of_field_is_read(tmp_path: Path) -> None:
 
 
 BAD_HEADERS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "cannot read"),
+    "empty": (b"", "is empty"),
     "a zip file": (b"PK\3\4" + bytes(60), "is not a GGUF file"),
     "only its magic": (b"GGUF", "truncated"),
     "version 1": (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1"),

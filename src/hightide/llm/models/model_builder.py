@@ -43,7 +43,7 @@ class Rope:
 def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
     """The context to build a model for, within the one it was trained for."""
     trained = file.get("context_length", DEFAULT_CONTEXT)
-    if not isinstance(trained, int) or trained < 1:
+    if isinstance(trained, bool) or not isinstance(trained, int) or trained < 1:
         raise ProgramError(f"{file.path}: {file.architecture}.context_length is {trained!r}, not a positive integer")
     context = min(trained, DEFAULT_CONTEXT) if asked is None else asked
     if not least <= context <= trained:
@@ -77,7 +77,7 @@ class ModelBuilder:
             raise ProgramError(f"{where} is missing")
         if isinstance(value, list):
             raise UnsupportedError(f"{where} differs from layer to layer")
-        if not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
             raise ProgramError(f"{where} is {value!r}, not a number of at least {least:g}")
         return float(value)
 

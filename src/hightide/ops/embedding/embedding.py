@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from hightide.ops.blocks.dispatch import block_rows
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import same, share_of
+
+Rows = np.ndarray | tuple[np.ndarray, ...]  # a table, or its rows in parts
 
 
 @op("aten.embedding.default", family="embedding")
@@ -26,9 +28,11 @@ class Embedding(Op):
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        return self.weight if isinstance(self.weight, tuple) else (self.weight,)
+        return _parts(self.weight)
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        if not self.parts or any(part.rank != 2 or part.width != self.parts[0].width for part in self.parts):
+            raise InputError(f"tables of {[list(part.dims) for part in self.parts]} are not rows of one width")
         ctx.require_indices(self.indices, 0, sum(part.dims[0] for part in self.parts) - 1, "token id")
         return [(*self.indices.dims, self.parts[0].width)]
 
@@ -51,8 +55,16 @@ class Embedding(Op):
         return picked_bytes(tensor, self.indices, sum(part.dims[0] for part in self.parts))
 
     @staticmethod
-    def reference(weight: np.ndarray | tuple[np.ndarray, ...], indices: np.ndarray) -> np.ndarray:
-        return (np.concatenate(weight) if isinstance(weight, tuple) else weight)[indices]
+    def reference(weight: Rows, indices: np.ndarray) -> np.ndarray:
+        return _whole(weight)[indices]
+
+
+def _parts(table: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return table if isinstance(table, tuple) else (table,)
+
+
+def _whole(rows: Rows) -> np.ndarray:
+    return np.concatenate(rows) if isinstance(rows, tuple) else rows
 
 
 def picked_bytes(tensor: Tensor, indices: Tensor, rows: int) -> int:
@@ -61,34 +73,65 @@ def picked_bytes(tensor: Tensor, indices: Tensor, rows: int) -> int:
 
 
 class FourBitTable(Op):
-    """Rows of a 4-bit table: bytes [V, K/2] of two codes, with a scale per group [V, K/group] or per row [V]."""
+    """Rows of a 4-bit table: bytes [V, K/2] of two codes, with a scale per group [V, K/group] or per row [V].
 
-    weight: Tensor
-    scales: Tensor
+    Each is one tensor, or its rows in several, each within the binding limit.
+    """
+
+    weight: Tensor | tuple[Tensor, ...]
+    scales: Tensor | tuple[Tensor, ...]
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        return _parts(self.weight)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.dims[0] for part in self.tables)
+
+    def check_table(self) -> None:
+        weights, scales = self.tables, _parts(self.scales)
+        if not weights or len(weights) != len(scales):
+            raise InputError(f"scales in {len(scales)} parts for a table in {len(weights)}")
+        for codes, scale in zip((part.dims for part in weights), (part.dims for part in scales), strict=True):
+            if len(codes) != 2 or len(scale) not in (1, 2) or scale[0] != codes[0] or 0 in scale:
+                raise InputError(f"scales of {list(scale)} do not fit a table of {list(codes)}")
+            if codes[1] != weights[0].width or scale[1:] != scales[0].dims[1:]:
+                raise InputError("the parts of a table have rows of different lengths")
 
     def check(self, ctx: Context, group: int, indices: Tensor) -> list[Dims]:
-        rows, width, groups = self.weight.dims[0], self.weight.dims[1] * 2, groups_of(self.scales.dims)
+        self.check_table()
+        width, groups = self.tables[0].width * 2, groups_of(_parts(self.scales)[0].dims)
         if group < 1 or groups * group != width:
             raise InputError(f"rows of {width} do not divide into {groups} groups of {group}")
-        ctx.require_indices(indices, 0, rows - 1, "token id")
+        ctx.require_indices(indices, 0, self.rows - 1, "token id")
         return [(*indices.dims, width)]
 
-    def pick(self, group: int, indices: Tensor, zeros: Tensor | None, low_first: bool, out: Tensor) -> Dispatch:
-        rows, row_bytes = self.weight.dims
-        return kernel("embedding/embedding_q4.wgsl", LOW_FIRST=low_first, ZEROS=zeros is not None).over(
-            ceil_div(out.numel, 64),
-            weight=self.weight,
-            scales=self.scales,
-            indices=indices,
-            zeros=zeros,
-            out=out,
-            count=indices.numel,
-            width=out.width,
-            row_bytes=row_bytes,
-            rows=rows,
-            group=group,
-            groups_per_row=groups_of(self.scales.dims),
-        )
+    def pick(
+        self, group: int, indices: Tensor, zeros: Tensor | tuple[Tensor, ...] | None, low_first: bool, out: Tensor
+    ) -> Iterator[Dispatch]:
+        """Each part writes the rows that it has."""
+        first = 0
+        zero_parts = (None,) * len(self.tables) if zeros is None else _parts(zeros)
+        for weight, scales, zero in zip(self.tables, _parts(self.scales), zero_parts, strict=True):
+            rows, row_bytes = weight.dims
+            yield kernel("embedding/embedding_q4.wgsl", LOW_FIRST=low_first, ZEROS=zeros is not None).over(
+                ceil_div(out.numel, 64),
+                weight=weight,
+                scales=scales,
+                indices=indices,
+                zeros=zero,
+                out=out,
+                count=indices.numel,
+                width=out.width,
+                row_bytes=row_bytes,
+                first=first,
+                rows=rows,
+                all_rows=self.rows,
+                group=group,
+                groups_per_row=groups_of(scales.dims),
+            )
+            first += rows
 
 
 @op("et_vk.embedding_q4gsw.default", family="embedding")
@@ -103,21 +146,21 @@ class EmbeddingQ4(FourBitTable):
         return self.check(ctx, self.group, self.indices)
 
     def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
-        return picked_bytes(tensor, self.indices, self.weight.dims[0])
+        return picked_bytes(tensor, self.indices, self.rows)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield self.pick(self.group, self.indices, None, self.tied, out)
+        return self.pick(self.group, self.indices, None, self.tied, out)
 
     @staticmethod
-    def reference(weight: np.ndarray, scales: np.ndarray, group: int, indices: np.ndarray, tied: bool) -> np.ndarray:
-        return codes(weight[indices], tied) * spread(scales, indices, group)
+    def reference(weight: Rows, scales: Rows, group: int, indices: np.ndarray, tied: bool) -> np.ndarray:
+        return codes(_whole(weight)[indices], tied) * spread(_whole(scales), indices, group)
 
 
 @op("quantized_decomposed.embedding_4bit.dtype", "quantized_decomposed.embedding_4bit.default", family="embedding")
 class EmbeddingFourBit(FourBitTable):
     """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
 
-    zeros: Tensor | None
+    zeros: Tensor | tuple[Tensor, ...] | None
     low: int
     high: int
     indices: Tensor
@@ -125,23 +168,26 @@ class EmbeddingFourBit(FourBitTable):
 
     @property
     def group(self) -> int:
-        return self.weight.dims[1] * 2 // groups_of(self.scales.dims)
+        return self.tables[0].width * 2 // groups_of(_parts(self.scales)[0].dims)
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        self.check_table()
         if (self.low, self.high) != (-8, 7):
             raise UnsupportedError(f"codes from {self.low} to {self.high}; 4-bit tables have -8 to 7")
-        if self.zeros is not None and self.zeros.dims != self.scales.dims:
-            raise InputError(f"zero points of {list(self.zeros.dims)} for scales of {list(self.scales.dims)}")
+        zeros, scales = [p.dims for p in _parts(self.zeros or ())], [p.dims for p in _parts(self.scales)]
+        if self.zeros is not None and zeros != scales:
+            raise InputError(f"zero points of {list(map(list, zeros))} for scales of {list(map(list, scales))}")
         return self.check(ctx, self.group, self.indices)
 
     def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
-        return picked_bytes(tensor, self.indices, self.weight.dims[0])
+        return picked_bytes(tensor, self.indices, self.rows)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield self.pick(self.group, self.indices, self.zeros, False, out)
+        return self.pick(self.group, self.indices, self.zeros, False, out)
 
     @staticmethod
-    def reference(weight: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, indices: np.ndarray) -> np.ndarray:
+    def reference(weight: Rows, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
+        weight, scales, zeros = _whole(weight), _whole(scales), None if zeros is None else _whole(zeros)
         group = weight.shape[1] * 2 // groups_of(scales.shape)
         rows = codes(weight[indices], False) * spread(scales, indices, group)
         return rows if zeros is None else rows - spread(zeros * scales, indices, group)

@@ -9,7 +9,18 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Int, MovingOp, Tensor, expr_of, normalize_dim, op, strides_of
+from hightide.ops.contract import (
+    Context,
+    Dispatch,
+    Int,
+    MovingOp,
+    Tensor,
+    existing_dim,
+    expr_of,
+    normalize_dim,
+    op,
+    strides_of,
+)
 from hightide.ops.cost import distinct
 from hightide.ops.movement.strided import broadcast_strides, copy, move, moved_kind, place
 
@@ -25,7 +36,7 @@ class Permute(MovingOp):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         rank, order = self.x.rank, self._order()
-        if sorted(d % max(rank, 1) for d in order) != list(range(rank)):
+        if sorted(normalize_dim(d, rank) for d in order) != list(range(rank)):
             raise InputError(f"{list(order)} does not order the dims of rank {rank}")
         return [tuple(self.x.dims[d] for d in order)]
 
@@ -56,7 +67,7 @@ class Slice(MovingOp):
     step: Int = 1
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         size, step = x.dims[dim], ctx.pin(self.step)
         if step < 1:
             raise InputError(f"a slice with step {step}")
@@ -68,7 +79,7 @@ class Slice(MovingOp):
         return [(*x.dims[:dim], -(-length // step), *x.dims[dim + 1 :])]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         first, step = _clamped(self.start, x.dims[dim]), ctx.pin(self.step)
         strides = strides_of(x.dims)
         stepped = tuple(s * step if n == dim else s for n, s in enumerate(strides))
@@ -97,14 +108,14 @@ class Select(MovingOp):
     index: Int
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         size, at = x.dims[dim], expr_of(self.index)
         low = 0 if isinstance(at, Sym) else -size
         ctx.require(at, low, size - 1, f"index {{value}} is outside dim {dim} of {size}")
         return [(*x.dims[:dim], *x.dims[dim + 1 :])]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         strides, at = strides_of(x.dims), expr_of(self.index)
         start = self.index if isinstance(at, Sym) else at % x.dims[dim]
         others = (*strides[:dim], *strides[dim + 1 :])
@@ -183,8 +194,10 @@ class Cat(MovingOp):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         parts = self._parts()
+        if not parts:
+            raise InputError("no tensors to join")
         first = parts[0].dims
-        dim = normalize_dim(self.dim, len(first))
+        dim = existing_dim(self.dim, first)
         for part in parts[1:]:
             if part.rank != len(first) or any(
                 d != f for n, (d, f) in enumerate(zip(part.dims, first, strict=True)) if n != dim
@@ -225,14 +238,14 @@ class SplitWithSizes(MovingOp):
     dim: int = 0
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         pieces = [ctx.pin(size) for size in self.sizes]
         if sum(pieces) != x.dims[dim] or min(pieces, default=0) < 0:
             raise InputError(f"pieces of {pieces} do not make up dim {dim} of {x.dims[dim]}")
         return [(*x.dims[:dim], piece, *x.dims[dim + 1 :]) for piece in pieces]
 
     def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
-        x, dim = self.x, normalize_dim(self.dim, self.x.rank)
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
         strides = strides_of(x.dims)
         at = 0
         for piece in out:
@@ -253,6 +266,8 @@ class Flip(MovingOp):
     dims: tuple[int, ...]
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        if len({normalize_dim(d, self.x.rank) for d in self.dims}) != len(self.dims):
+            raise InputError(f"{list(self.dims)} names a dim twice")
         return [self.x.dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:

@@ -37,8 +37,8 @@ class Scaling:
         if self.size is not None:
             return per_dim(ctx, self.size, 2, "output_size", least=1)
         factors = self.factors or ()
-        if len(factors) != 2:
-            raise InputError(f"the scale factors are {list(factors)}: one for the height and one for the width")
+        if len(factors) != 2 or not all(0 < f < 2**31 for f in factors):
+            raise InputError(f"the scale factors are {list(factors)}: a positive one for the height, one for the width")
         sizes = tuple(int(n * float(f)) for n, f in zip(dims[-2:], factors, strict=True))
         if min(sizes) < 1:
             raise InputError(f"an image of {list(dims[-2:])} scaled by {list(factors)} has no pixels")

@@ -9,7 +9,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
-from hightide.ops.contract import Context, Int, SymIntOp, Tensor, expr_of, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Int, SymIntOp, Tensor, existing_dim, expr_of, normalize_dim, op, strides_of
 
 
 @op("et_vk.select_as_symint.default", family="symints")
@@ -47,7 +47,7 @@ class SymSize(SymIntOp):
     dim: int
 
     def symint(self, ctx: Context) -> SymExpr:
-        return self.x.dims[normalize_dim(self.dim, self.x.rank)]
+        return self.x.dims[existing_dim(self.dim, self.x.dims)]
 
     reference = staticmethod(lambda x, dim: x.shape[dim])
 

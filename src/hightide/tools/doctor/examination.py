@@ -123,7 +123,7 @@ def tested(device: Device, fresh: bool = False, progress: Callable[[int, int], N
     key = f"{measurements.adapter_key(device.adapter)} | kernels {kernels_digest()}"
     known = measurements.load(FILE).get(key)
     if known is not None and not fresh:
-        with suppress(TypeError, KeyError):
+        with suppress(TypeError, KeyError, ValueError, OverflowError):  # a damaged file: test again
             failures = tuple((str(name), str(problem)) for name, problem in known["failures"])
             return SelfTest(int(known["trials"]), int(known["routes"]), failures, float(known["seconds"]), before=True)
     start = time.perf_counter()

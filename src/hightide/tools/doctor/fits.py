@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hightide.gpu.device import Adapter
+from hightide.host_memory import free_memory, total_memory
 
 CONTEXT = 4096
 CHUNK = 128  # tokens of a prompt in one run
@@ -89,29 +87,7 @@ def adapter_memory(adapter: Adapter, own: Iterable[tuple[str, int]], root: Path 
     heap = next((size for name, size in own if name == adapter.name and size), 0)
     if adapter.kind in ("DiscreteGPU", "VirtualGPU") and heap:
         return heap
-    free = _free_memory(root)
+    free = free_memory(root)
     if adapter.backend == "Metal":
-        free = _total_memory() * 3 // 4  # what Metal lets a process have of the memory it shares with the CPU
+        free = total_memory() * 3 // 4  # what Metal lets a process have of the memory it shares with the CPU
     return min(size for size in (heap, free) if size) if heap or free else 0
-
-
-def _free_memory(root: Path) -> int:
-    sizes = []
-    with suppress(OSError):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        sizes += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    for most, used in (
-        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
-        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):  # "max" is no number: there is no limit
-            sizes.append(int((root / most).read_text()) - int((root / used).read_text()))
-    return max(0, min(sizes)) if sizes else _total_memory()
-
-
-def _total_memory() -> int:
-    if sys.platform == "win32":
-        return 0
-    with suppress(ValueError, OSError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 0

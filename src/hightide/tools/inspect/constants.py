@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hightide.graph.blob import Blob
+from hightide.graph.blob import Blob, Computed, Joined
 from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import ListValue, TensorValue
 
@@ -54,8 +54,10 @@ def _stored_name(tensor: TensorValue, names: Mapping[tuple[int, int], str]) -> s
             if name is None:
                 return None
             found.append(printable(name))
-        elif blob is not None:
+        elif isinstance(blob, Joined | Computed):
             blobs[:0] = blob.parts
+        elif blob is not None:
+            return None
     return " + ".join(dict.fromkeys(found))
 
 

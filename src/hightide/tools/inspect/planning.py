@@ -10,6 +10,7 @@ from typing import Any
 from hightide.errors import InputError
 from hightide.fuse import fuse
 from hightide.fuse.half_storage import held
+from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.ops.choices import Choices
@@ -50,7 +51,7 @@ class PlannedPart:
         self.part, self.target = part, target
         graph = fuse(part.graph) if fused else part.graph
         traits = target.choices.traits
-        self.graph: Graph = held(graph, traits, None, part.half_caches(traits))
+        self.graph: Graph = split_large(held(graph, traits, None, part.half_caches(traits)), target.max_binding)
         self.planner = Planner(self.graph, scratch_limit=target.max_binding, choices=target.choices)
 
     @cached_property

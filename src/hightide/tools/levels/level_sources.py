@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,6 +23,7 @@ from hightide.tools.levels.formulas import Live
 from hightide.tools.levels.method_trace import MethodRun, MethodTrace
 from hightide.tools.levels.varying import ElementAt, Symbol, dims_at, find_symbols, values_at
 
+MOST_BYTES = 64 << 20  # of inputs that a method is tried with
 MAX_INDEX = 1 << 20  # an input that takes any number up to this is not one of indices
 
 
@@ -112,11 +114,11 @@ class MethodSource:
         return all(self._accepts(dims, values, fill) for fill in ((0, 1, -1) if self._branches else (0,)))
 
     def _accepts(self, dims: Sequence[Dims], values: Mapping[ElementAt, int], fill: int) -> bool:
-        given = _zero_inputs(self.specs, dims, values)
-        for array in given:
-            if array.dtype.kind == "f":
-                array[...] = fill
         try:
+            given = _zero_inputs(self.specs, dims, values)
+            for array in given:
+                if array.dtype.kind == "f":
+                    array[...] = fill
             self._run(given)
         except HightideError:
             return False
@@ -203,24 +205,24 @@ class MethodSource:
         limits = {}
         for n, spec in enumerate(self.specs):
             if np.dtype(spec.dtype).kind == "i" and n not in taken:
-                most = self._largest_index(n, dims, values)
+                most = self._largest_index(n, dims, values, min(MAX_INDEX, int(np.iinfo(spec.dtype).max)))
                 if most < MAX_INDEX:
                     limits[n] = most
         return limits
 
-    def _largest_index(self, input: int, dims: Sequence[Dims], values: Mapping[ElementAt, int]) -> int:
+    def _largest_index(self, input: int, dims: Sequence[Dims], values: Mapping[ElementAt, int], most: int) -> int:
         def accepts(index: int) -> bool:
-            given = _zero_inputs(self.specs, dims, values)
-            given[input][...] = index
             try:
+                given = _zero_inputs(self.specs, dims, values)
+                given[input][...] = index
                 self._run(given)
             except HightideError:
                 return False
             return True
 
-        if accepts(MAX_INDEX):
-            return MAX_INDEX
-        low, high = 0, MAX_INDEX  # accepted, refused
+        if accepts(most):
+            return most
+        low, high = 0, most  # accepted, refused
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if accepts(middle) else (low, middle)
@@ -267,10 +269,25 @@ def _read_elements(plan: Plan, specs: Sequence[InputSpec]) -> dict[ElementAt, bo
 
 
 def _zero_inputs(specs: Sequence[InputSpec], dims: Sequence[Dims], values: Mapping[ElementAt, int]) -> list[np.ndarray]:
+    """InputError for inputs that cannot hold these values, or that are too large to try."""
+    _check_size(specs, dims)
     given = [np.zeros(d, spec.dtype) for d, spec in zip(dims, specs, strict=True)]
-    for (position, flat), value in values.items():
-        given[position].reshape(-1)[flat] = value
+    _place_values(given, specs, values)
     return given
+
+
+def _place_values(given: Sequence[np.ndarray], specs: Sequence[InputSpec], values: Mapping[ElementAt, int]) -> None:
+    for (position, flat), value in values.items():
+        array = given[position].reshape(-1)
+        if flat >= array.size or (array.dtype.kind in "iu" and value > np.iinfo(array.dtype).max):
+            raise InputError(f"element {flat} of input {specs[position].name} cannot be {value}")
+        array[flat] = value
+
+
+def _check_size(specs: Sequence[InputSpec], dims: Sequence[Dims]) -> None:
+    nbytes = sum(math.prod(d) * np.dtype(spec.dtype).itemsize for d, spec in zip(dims, specs, strict=True))
+    if nbytes > MOST_BYTES:
+        raise InputError(f"inputs of {nbytes} bytes are not tried; {MOST_BYTES} is the most")
 
 
 def _random_inputs(
@@ -298,8 +315,7 @@ def _random_inputs(
         given.append(array)
     if tokens is not None:
         _place_tokens(given, specs, limits, tokens)
-    for (position, flat), value in values.items():
-        given[position].reshape(-1)[flat] = value
+    _place_values(given, specs, values)
     return given
 
 

@@ -138,11 +138,25 @@ def measure(
 def known(adapter: Adapter) -> list[Verdict]:
     """What was measured on this adapter with this driver and version."""
     try:
-        return [
-            Verdict(**verdict) for verdict in measurements.load(TUNED)[measurements.adapter_key(adapter)]["verdicts"]
-        ]
+        saved = measurements.load(TUNED)[measurements.adapter_key(adapter)]["verdicts"]
+        verdicts = [Verdict(**verdict) for verdict in saved]
     except (KeyError, TypeError):  # none, or a damaged file
         return []
+    return verdicts if all(map(_is_sound, verdicts)) else []
+
+
+def _is_sound(verdict: Verdict) -> bool:
+    """Whether what a file says is what `keep` would write."""
+    tables = (verdict.ratios, *verdict.workloads.values()) if isinstance(verdict.workloads, dict) else (None,)
+    return (
+        all(isinstance(text, str) for text in (verdict.choice, verdict.chosen, verdict.default))
+        and all(isinstance(table, dict) and all(_is_positive(n) for n in table.values()) for table in tables)
+        and (not verdict.ratios or verdict.chosen in verdict.ratios)
+    )
+
+
+def _is_positive(number: object) -> bool:
+    return isinstance(number, int | float) and 0 < number < float("inf")
 
 
 def keep(device: Device, verdicts: Sequence[Verdict]) -> None:

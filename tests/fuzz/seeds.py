@@ -1,0 +1,274 @@
+"""The files that are damaged, by kind: those of the tests, and small ones made here."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from gguf import GGMLQuantizationType, quants
+
+from fuzz.gguf_parts import Field, GgufParts, Info
+from hightide import LLM
+from hightide.folders import cache_folder
+from hightide.llm.pretokenizers import BYTES
+
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
+EXTERNAL = CONFORMANCE / "external" / "external.ptd"  # the data of external.pte
+LARGEST = 16_500  # bytes: small files are read often
+WIDTH, VOCABULARY = 32, 300
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
+
+
+@cache
+def seeds(kind: str) -> dict[str, bytes]:
+    """Whole files of a kind, by name."""
+    return dict(_MAKERS[kind]())
+
+
+def _programs() -> Iterator[tuple[str, bytes]]:
+    for path in sorted(CONFORMANCE.rglob("*.pte")):
+        if path.stat().st_size <= LARGEST:
+            yield path.name, path.read_bytes()
+    with zipfile.ZipFile(CONFORMANCE / "catalogue.zip") as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".pte") and archive.getinfo(name).file_size <= LARGEST:
+                yield name, archive.read(name)
+
+
+def _data_files() -> Iterator[tuple[str, bytes]]:
+    yield EXTERNAL.name, EXTERNAL.read_bytes()
+
+
+# ---- GGUF
+
+
+def _models() -> Iterator[tuple[str, bytes]]:
+    for architecture in ARCHITECTURES:
+        yield f"{architecture}.gguf", tiny_model(architecture).encoded()
+
+
+def tiny_model(architecture: str) -> GgufParts:
+    """A model of one layer with a vocabulary, in several block types."""
+    parts = GgufParts([], [], b"")
+    for key, value in _fields(architecture):
+        parts.fields.append(Field.of(key, value))
+    types = ("Q8_0", "Q4_0", "F16", "Q4_1", "F32")
+    for n, (name, dims) in enumerate(_tensors(architecture)):
+        kind = types[n % len(types)] if len(dims) == 2 else "F32"
+        array = np.resize(np.arange(-8, 9, dtype=np.float32) / 64, dims)
+        data = quants.quantize(array, GGMLQuantizationType[kind]).tobytes()
+        parts.infos.append(
+            Info(name.encode(), tuple(reversed(dims)), GGMLQuantizationType[kind].value, len(parts.data))
+        )
+        parts.data += data + bytes(-len(data) % 32)
+    return parts
+
+
+def _fields(architecture: str) -> Iterator[tuple[str, Any]]:
+    yield "general.architecture", architecture
+    numbers = {
+        "context_length": 64,
+        "embedding_length": WIDTH,
+        "block_count": 1,
+        "feed_forward_length": WIDTH,
+        "attention.head_count": 2,
+        "attention.head_count_kv": 1,
+        "attention.key_length": WIDTH // 2,
+        "attention.value_length": WIDTH // 2,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.freq_base": 10_000.0,
+        "rope.dimension_count": WIDTH // 2,
+        "attention.sliding_window": 5,
+    }
+    for key, value in numbers.items():
+        yield f"{architecture}.{key}", value
+    if architecture == "qwen2":
+        yield "qwen2.rope.scaling.type", "yarn"
+        yield "qwen2.rope.scaling.factor", 4.0
+        yield "qwen2.rope.scaling.original_context_length", 16
+    sentencepiece = architecture in ("llama", "gemma3", "phi3")
+    yield "tokenizer.ggml.model", "llama" if sentencepiece else "gpt2"
+    if sentencepiece:
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{n:02X}>" for n in range(256)), "▁", "a", "▁a", "b", "ab", "▁ab"]
+        tokens += [f"▁w{n}" for n in range(VOCABULARY - len(tokens))]
+        yield "tokenizer.ggml.tokens", tokens
+        yield "tokenizer.ggml.scores", [-float(n) for n in range(VOCABULARY)]
+        yield "tokenizer.ggml.token_type", [2, 3, 3, *[6] * 256, *[1] * (VOCABULARY - 259)]
+    else:
+        tokens = [*BYTES, "ab", "abc", "Ġa", "<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+        tokens += [f"w{n}" for n in range(VOCABULARY - len(tokens))]
+        yield "tokenizer.ggml.pre", "qwen2"
+        yield "tokenizer.ggml.tokens", tokens
+        yield "tokenizer.ggml.merges", ["a b", "ab c", "Ġ a"]
+        yield "tokenizer.ggml.token_type", [1] * 259 + [3] * 3 + [1] * (VOCABULARY - 262)
+    yield "tokenizer.ggml.bos_token_id", 1
+    yield "tokenizer.ggml.eos_token_id", 2
+    yield "tokenizer.ggml.add_bos_token", True
+    yield "tokenizer.chat_template", TEMPLATES[0]
+
+
+def _tensors(architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    half = WIDTH // 2
+    yield "token_embd.weight", (VOCABULARY, WIDTH)
+    yield "output_norm.weight", (WIDTH,)
+    norms = ["attn_norm", "ffn_norm"]
+    if architecture == "gemma3":
+        norms += ["post_attention_norm", "post_ffw_norm"]
+    for norm in norms:
+        yield f"blk.0.{norm}.weight", (WIDTH,)
+    if architecture in ("qwen3", "gemma3"):
+        yield "blk.0.attn_q_norm.weight", (half,)
+        yield "blk.0.attn_k_norm.weight", (half,)
+    if architecture == "phi3":
+        yield "blk.0.attn_qkv.weight", (2 * WIDTH, WIDTH)
+        yield "blk.0.ffn_up.weight", (2 * WIDTH, WIDTH)
+    else:
+        yield "blk.0.attn_q.weight", (WIDTH, WIDTH)
+        yield "blk.0.attn_k.weight", (half, WIDTH)
+        yield "blk.0.attn_v.weight", (half, WIDTH)
+        yield "blk.0.ffn_gate.weight", (WIDTH, WIDTH)
+        yield "blk.0.ffn_up.weight", (WIDTH, WIDTH)
+    if architecture == "qwen2":
+        yield "blk.0.attn_q.bias", (WIDTH,)
+    yield "blk.0.attn_output.weight", (WIDTH, WIDTH)
+    yield "blk.0.ffn_down.weight", (WIDTH, WIDTH)
+
+
+# ---- tokenizers
+
+TEMPLATES = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
+    "[INST] {{ message['content'] | trim }} [/INST]{% elif message.role == 'system' %}{{ message.content }}"
+    "{% else %}{{ ' ' + message['content'] + eos_token }}{% endif %}{% endfor %}",
+    "{%- set ns = namespace(found=false) -%}{%- for message in messages[::-1] -%}{%- set ns.found = true -%}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{%- endfor -%}"
+    "{%- if add_generation_prompt and loop is undefined -%}<|im_start|>assistant\n{%- endif -%}",
+    "{% macro say(m) %}{{ m.role | upper }}: {{ m.content | replace('a', 'b') }}{% endmacro %}"
+    "{% if messages | length > 0 %}{{ say(messages[0]) }}{% else %}{{ raise_exception('no message') }}{% endif %}",
+)
+
+
+def _json_tokenizers() -> Iterator[tuple[str, bytes]]:
+    vocabulary = {token: n for n, token in enumerate([*BYTES, "ab", "Ġa"])}
+    gpt2 = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("a", "b"), ("Ġ", "a")]))
+    gpt2.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    gpt2.decoder = tokenizers.decoders.ByteLevel()
+    gpt2.add_special_tokens(["<|endoftext|>"])
+    yield "byte_level.json", gpt2.to_str().encode()
+    pieces = {token: n for n, token in enumerate(["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "ab", "<0x0A>"])}
+    llama = tokenizers.Tokenizer(
+        tokenizers.models.BPE(pieces, [("▁", "a"), ("a", "b")], unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    llama.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    )
+    llama.decoder = tokenizers.decoders.Sequence(
+        [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()]
+    )
+    llama.post_processor = tokenizers.processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    yield "sentencepiece.json", llama.to_str().encode()
+
+
+def _sentencepiece() -> Iterator[tuple[str, bytes]]:
+    """A protobuf of pieces: (text, score, type)."""
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{n:02X}>", 0.0, 6) for n in range(16))]
+    pieces += [("▁", -1.0, 1), ("a", -2.0, 1), ("b", -3.0, 1), ("ab", -4.0, 1), ("▁ab", -5.0, 4)]
+    data = b""
+    for text, score, kind in pieces:
+        inner = b"\x0a" + bytes([len(text.encode())]) + text.encode() + b"\x15" + struct.pack("<f", score)
+        inner += b"\x18" + bytes([kind])
+        data += b"\x0a" + bytes([len(inner)]) + inner
+    trainer = b"\x18\x02\x20\x08\xe0\x02\x01"
+    yield "tokenizer.model", data + b"\x12" + bytes([len(trainer)]) + trainer
+
+
+def _tiktoken() -> Iterator[tuple[str, bytes]]:
+    tokens = [bytes([n]) for n in range(256)] + [b"ab", b" a", b"abc"]
+    lines = [base64.b64encode(token) + b" %d\n" % n for n, token in enumerate(tokens)]
+    yield "tokenizer.model", b"".join(lines)
+
+
+def _llama2c() -> Iterator[tuple[str, bytes]]:
+    tokens = [b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % n for n in range(256)), b" ", b"a", b"b", b"ab"]
+    records = (struct.pack("<fi", -float(n), len(token)) + token for n, token in enumerate(tokens))
+    yield "tokenizer.bin", struct.pack("<i", 7) + b"".join(records)
+
+
+def _templates() -> Iterator[tuple[str, bytes]]:
+    for n, text in enumerate(TEMPLATES):
+        yield f"template{n}.jinja", text.encode()
+
+
+# ---- what hightide writes itself
+
+
+@cache
+def model_file() -> Path:
+    """A model that saved states belong to."""
+    path = Path(tempfile.mkdtemp(prefix="hightide-fuzz-")) / "model.gguf"
+    path.write_bytes(seeds("gguf")["llama.gguf"])
+    return path
+
+
+def _states() -> Iterator[tuple[str, bytes]]:
+    path = model_file().with_name("seed.npz")
+    with LLM(model_file(), device="cpu", context=16) as llm:
+        llm.generate([1, 5, 6], max_tokens=2)
+        llm.save_state(path)
+    yield "state.npz", path.read_bytes()
+    with np.load(path) as saved:
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **saved)
+    yield "compressed.npz", packed.getvalue()
+
+
+CACHES = ("limits.json", "tuned.json", "selftest.json", "model.json", "conversation.json")
+ADAPTER = "adapter"  # the key of what was measured, which the targets look up
+
+
+VERDICT = {
+    "choice": "linear.gemv",
+    "chosen": "split",
+    "default": "split",
+    "ratios": {"split": 1.0},
+    "workloads": {"a": {"split": 0.5}},
+}
+
+
+def _caches() -> Iterator[tuple[str, bytes]]:
+    names = ("read_gb_s", "copy_gb_s", "fma_gflop_s", "dispatch_us", "submit_us", "readback_us")
+    contents: dict[str, Any] = {
+        "limits.json": {ADAPTER: dict.fromkeys(names, 12.5)},
+        "tuned.json": {ADAPTER: {"chosen": {"linear.gemv": "split"}, "verdicts": [VERDICT]}},
+        "selftest.json": {ADAPTER: {"version": "1", "failures": []}},
+        "model.json": {"model": str(cache_folder() / "model.gguf"), "tokenizer": None},
+        "conversation.json": {"model": "model.gguf", "messages": [{"role": "user", "content": "Hi"}]},
+    }
+    for name in CACHES:
+        yield name, json.dumps(contents[name]).encode()
+
+
+_MAKERS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
+    "pte": _programs,
+    "gpu": _programs,
+    "ptd": _data_files,
+    "gguf": _models,
+    "json": _json_tokenizers,
+    "sentencepiece": _sentencepiece,
+    "tiktoken": _tiktoken,
+    "llama2c": _llama2c,
+    "template": _templates,
+    "state": _states,
+    "cache": _caches,
+}
+KINDS = tuple(_MAKERS)
