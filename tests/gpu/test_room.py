@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import wgpu
 
 from hightide import LLM
-from hightide.errors import DeviceError, TooLargeError
+from hightide.errors import TooLargeError
 from hightide.gpu.device import Device
 from hightide.runtime import room
 
@@ -87,8 +89,8 @@ def test_memory_that_runs_out_while_buffers_are_made(device: Device, monkeypatch
 def test_memory_that_is_enough_for_smaller_chunks(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     with LLM(MODEL, context=128, chunk=128) as llm:
         wanted = llm.generate([1, 2, 3], max_tokens=4).tokens
-        needs = sum(llm.decoder.device_bytes().values())
-    SmallDevice(device, needs * 9 // 10, monkeypatch)
+        needs = llm.decoder.device_bytes()
+    SmallDevice(device, sum(needs.values()) - needs["activations"] // 2, monkeypatch)
     with pytest.warns(UserWarning, match="prompts are read in chunks of 32 tokens, not 128"):
         llm = LLM(MODEL, context=128, chunk=128)
     assert llm.generate([1, 2, 3], max_tokens=4).tokens == wanted

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import DeviceError, DeviceLostError, HightideError
+from hightide.errors import DeviceError, DeviceLostError, HightideError, TooLargeError
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
 from hightide.gpu.device import Device, open_device
@@ -31,6 +31,7 @@ from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
+from hightide.runtime.room import NoRoomError, gpu_needs
 from hightide.runtime.session import BaseSession, Fed
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.session_plan import SessionPlan, plan_session
@@ -109,10 +110,21 @@ class GpuSession(BaseSession):
         try:
             planned = self._planned()
             self.levels.planner = self.planner
-            self._build(planned, progress)
+            try:
+                self._build(planned, progress)
+            except TooLargeError as error:
+                raise self._no_room(planned, error) from error
         except DeviceError as error:
             raise self.told_apart(error) from None
         self._built = True
+
+    def _no_room(self, planned: SessionPlan, error: TooLargeError) -> NoRoomError:
+        """The error with what the session needs; what it has made so far is freed."""
+        if isinstance(error, NoRoomError):
+            return error
+        self.memory.close()
+        needs = gpu_needs(self.graph, self.planner.aliases, planned.memory)
+        return NoRoomError(f"the program needs {needs}; {self.name} has less: {error}", needs)
 
     def _planned(self) -> SessionPlan:
         """What is built; a session that proves its kernels may take another planner."""
