@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from llamas import CONTEXT, INPUTS, call, llama_session, small_llama
-from schedules import error_of_range
+from schedules import PROGRAMS, error_of_range, steps
 
-from hightide.fuse import fuse
+from hightide.fuse import PASSES, fuse
 from hightide.gpu.device import Device
+from hightide.pte.program import load
 from hightide.runtime.cpu_session import CpuSession
 
 STEPS = [(24, 0), (1, 24), (1, 25), (7, 26), (2, 33), (1, 35), (17, 0), (1, 17), (1, CONTEXT - 1)]
@@ -40,3 +41,16 @@ def test_a_refused_call_of_a_fused_graph_names_what_is_wrong(device: Device) -> 
     with pytest.raises(Exception, match=f"position {CONTEXT} plus 1 token is outside the context of {CONTEXT}"):
         session.run(call(1, CONTEXT))
     assert all(np.array_equal(a, b) for a, b in zip(session.run(call(3, 0)), before, strict=True))
+
+
+def test_folded_constants_change_no_bit(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The norms of this program have weights 1 + w, which the graph adds."""
+    calls = [(method, inputs) for method, inputs, _ in steps("gemma_norms")]
+
+    def outputs(passes: str) -> list[np.ndarray]:
+        monkeypatch.setenv("HIGHTIDE_PASSES", passes)
+        with load(PROGRAMS / "gemma_norms.pte") as program:
+            return [array for method, inputs in calls for array in program.method(method)(*inputs)]
+
+    folded, plain = outputs(",".join(PASSES)), outputs(",".join(name for name in PASSES if name != "constants"))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(folded, plain, strict=True))
