@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What blobs are regions of, where that is not in memory: a file that stays open."""
 
     def read(self, offset: int, length: int) -> memoryview:
@@ -21,7 +21,7 @@ class Source(Protocol):
 class Blob:
     """`length` bytes at `offset` of `source`. Bounds are checked where the blob is made."""
 
-    source: Source | bytes
+    source: ByteSource | bytes
     offset: int
     length: int
 
