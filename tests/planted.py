@@ -102,8 +102,8 @@ def one_buffer_for(monkeypatch: pytest.MonkeyPatch, one: int, other: int) -> Non
 class WrongDriver:
     """A device whose compiler spoils the kernels of some names (all of them, or those whose text `when` picks).
 
-    What `spoil` makes of a kernel's text is compiled; unless told otherwise, neighbouring elements change places.
-    Programs and models that are loaded from now on run on it.
+    In what it compiles instead, neighbouring elements change places. Programs and models that are loaded from now on
+    run on it.
     """
 
     def __init__(
@@ -130,5 +130,6 @@ class WrongDriver:
 
 
 def swapped_stores(text: str) -> str:
-    """A kernel that stores every element where its neighbour belongs."""
+    """A kernel that stores every element where its neighbour belongs, and another id than it found."""
+    text = re.sub(r"(\w+\[\w+\] = )(i32\(\w+\));", r"\1(\2 ^ 1);", text)
     return re.sub(r"(fn store_\w+\(i: u32, value: [^)]*\) \{ \w+\[)i\]", r"\1i ^ 1u]", text)
