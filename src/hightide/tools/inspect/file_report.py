@@ -19,7 +19,7 @@ from hightide.ops import REGISTRY
 from hightide.planning.levels import InputSpec
 from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
-from hightide.tools.inspect.constants import Constant, constants_of, printable
+from hightide.tools.inspect.constant_list import Constant, constants_of, printable
 from hightide.tools.inspect.graph_trace import Dim
 from hightide.tools.inspect.memory_report import Memory
 from hightide.tools.inspect.method_listing import MethodListing

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hightide.planning.explain import HEAD, Explanation, Row
-from hightide.tools.inspect.constants import Constant
+from hightide.tools.inspect.constant_list import Constant
 from hightide.tools.inspect.file_report import FileReport, MethodReport, PartReport, TensorReport
 from hightide.tools.inspect.listing import CallLine, layers_of
 from hightide.tools.inspect.repeats import find_repeat

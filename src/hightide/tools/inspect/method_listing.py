@@ -22,7 +22,7 @@ from hightide.graph.values import ITEM_SIZE
 from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Op
 from hightide.pte.kernel_calls import Signature, find_op, is_host_work, signature
-from hightide.tools.inspect.constants import Constant, printable
+from hightide.tools.inspect.constant_list import Constant, printable
 from hightide.tools.inspect.graph_trace import Formulas, trace_method
 from hightide.tools.inspect.listing import ArgumentText, CallLine
 from hightide.tools.levels.level_sources import MethodSource
