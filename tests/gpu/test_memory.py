@@ -206,10 +206,10 @@ def test_a_graph_without_ops_gives_back_its_inputs(device: Device) -> None:
 
 
 def weights_graph(path: Path, megabytes: int) -> Graph:
-    """Four constants of a memory-mapped file; each op takes the last element of one."""
-    import mmap
+    """Four constants of a file; each op takes the last element of one."""
     from dataclasses import replace
 
+    from hightide.formats.source_file import SourceFile
     from hightide.graph.blob import Blob
 
     count = megabytes * (1 << 20) // 16
@@ -218,7 +218,7 @@ def weights_graph(path: Path, megabytes: int) -> Graph:
         for n in range(1, 5):
             file.seek(n * count * 4 - 4)
             file.write(np.float32(n).tobytes())
-        source = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    source = SourceFile(path)
     b = GraphBuilder()
     weights = [b.constant(np.zeros(0, np.float32)) for _ in range(4)]
     for n, value in enumerate(weights):
@@ -273,7 +273,7 @@ def test_loading_takes_the_largest_tensor_and_a_constant_besides_the_gpu(device:
     """The peak of a process that uploads 200 MB of weights, 50 MB the largest.
 
     A software adapter's buffers are memory of this process, so they are taken off; a real GPU has its own, and the
-    figure is then the whole. Pages of the file count until they are forgotten, tensor by tensor.
+    figure is then the whole.
     """
     code = PEAK.format(path=[str(Path(__file__).parent), *sys.path])
     command = [sys.executable, "-c", code, str(tmp_path / "weights"), "200"]

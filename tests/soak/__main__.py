@@ -7,6 +7,7 @@ The first thing that is wrong ends the run with the seed and the last actions.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import faulthandler
 import gc
 import random
@@ -226,7 +227,9 @@ def runs(what: Program | Model) -> int:
 
 
 def resident() -> int:
-    """Bytes of memory that the process holds."""
+    """Bytes of memory that the process holds, without those that the allocator keeps for later."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
@@ -263,11 +266,9 @@ def watch(soak: Soak, seconds: float, wanted: int) -> None:
         now = time.monotonic()
         done = soak.steps() / wanted if wanted else (now - begin) / seconds
         if not settled and done > 0.5:
-            gc.collect()
             settled = resident()
         if now - told > 20 or done >= 1:
             told = now
-            gc.collect()
             size = resident()
             print(f"{soak.steps()} steps in {now - begin:.0f} s, {size >> 20} MiB", flush=True)
             if settled and size > settled + GROWTH:

@@ -110,8 +110,7 @@ def _show_models(console: Console, report: Examination) -> None:
 def _remark(model: Fit) -> str:
     if not model.fits:
         return ""
-    speed = f"at most {model.tokens_per_second:.3g} tok/s" if model.tokens_per_second else ""
-    return ", ".join(part for part in (speed, "" if model.as_pte else "only as GGUF: see the largest tensor") if part)
+    return f"at most {model.tokens_per_second:.3g} tok/s" if model.tokens_per_second else ""
 
 
 def _show_self_test(console: Console, result: SelfTest) -> None:

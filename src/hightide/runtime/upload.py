@@ -35,6 +35,7 @@ def upload(device: Device, buffer: Any, value: TensorValue) -> None:
         device.write(buffer, at, data)
         at += data.nbytes
         device.flush()
+        del data  # before the next chunk is read
 
 
 def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlob) -> None:
@@ -52,6 +53,7 @@ def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlo
         for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
             device.write(buffer, start + first * row_blocks * size, whole_words(plane))
         device.flush()
+        del blocks, plane
 
 
 def _on_gpu(data: memoryview, value: TensorValue) -> np.ndarray:

@@ -102,7 +102,7 @@ def examine(
     device = open_device(adapter)
     memory = adapter_memory(adapter, [(d.name, d.memory) for d in devices])
     limits = measure_limits(device, fresh=fresh) if test else known_limits(device)
-    models = find_fits(memory, device.max_binding, device.traits.half_caches, limits.read_gb_s if limits else 0)
+    models = find_fits(memory, device.traits.half_caches, limits.read_gb_s if limits else 0)
     result = tested(device, fresh, progress) if test else None
     return Examination(
         system,
@@ -164,7 +164,7 @@ def properties(device: Device) -> list[Property]:
         Property(
             "largest tensor",
             amount(device.max_binding),
-            "larger weights of a GGUF are split; a .pte with a larger tensor is refused",
+            "larger weights are split; another tensor that is larger is refused",
         ),
         Property(
             "tensors per kernel",

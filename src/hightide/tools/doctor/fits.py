@@ -32,11 +32,6 @@ class ModelClass:
         table = self.vocab * self.hidden
         return int((self.size - table) * WEIGHT_BITS + table * TABLE_BITS) // 8
 
-    @property
-    def table(self) -> int:
-        """Bytes of the largest weight as a .pte has it: the table of tokens in 4 bits."""
-        return self.vocab * self.hidden // 2
-
     def caches(self, item: int) -> int:
         return 2 * self.layers * CONTEXT * self.kv_heads * self.depth * item
 
@@ -66,16 +61,15 @@ class Fit:
     needs: int  # bytes
     fits: bool
     tokens_per_second: float  # the most that reading weights and caches allows; 0: not measured
-    as_pte: bool  # its largest weight is within the binding limit: GGUF weights are split, those of a .pte are not
 
 
-def find_fits(memory: int, largest_tensor: int, half_caches: bool, read_gb_s: float = 0) -> list[Fit]:
+def find_fits(memory: int, half_caches: bool, read_gb_s: float = 0) -> list[Fit]:
     fits = []
     for model in CLASSES:
         read = model.weights + model.caches(2 if half_caches else 4)
         needs = read + model.activations
         speed = read_gb_s * 1e9 / read
-        fits.append(Fit(model.name, needs, needs <= memory, speed, model.table <= largest_tensor))
+        fits.append(Fit(model.name, needs, needs <= memory, speed))
     return fits
 
 
