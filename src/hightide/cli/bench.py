@@ -58,7 +58,7 @@ def bench(
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return
     for line in about_machine(machine, gpu.traits.software):
-        print(line)
+        show(window(PLAIN_WIDTH), Text(line))
     for result in results:
         shown = [*model_tables(result)]
         if kernels:

@@ -10,6 +10,7 @@ from hightide.gpu.limits import Limits
 from hightide.tools.bench.bench_engine import short_name
 from hightide.tools.bench.kernel_shares import KernelShare
 from hightide.tools.bench.model_bench import ModelResult
+from hightide.units import size
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def model_tables(model: ModelResult) -> list[Table]:
         ("to a known level", f"{host.known_level_us:.1f} µs"),
         ("to a new level", f"{host.new_level_ms:.1f} ms"),
         ("file to first token", f"{start['total_s']:.2f} s ({start['load_s']:.2f} s of it loading)"),
-        ("peak host memory", f"{peak / 1e6:.0f} MB" if peak else "not known here"),
-        ("device memory", f"{sum(memory.values()) / 1e6:.0f} MB, {memory['weights'] / 1e6:.0f} of it weights"),
+        ("peak host memory", size(peak) if peak else "not known here"),
+        ("device memory", f"{size(sum(memory.values()))}, {size(memory['weights'])} of it weights"),
     ]
     return [*found, Table(f"{name}: the host", ("what", "measured"), facts)]
 

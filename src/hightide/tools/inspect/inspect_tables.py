@@ -23,8 +23,8 @@ NARROW = 100
 
 def print_report(console: Console, report: FileReport, every: bool = False) -> None:
     """The program at a glance; `every` lists all constants."""
-    head = Text(report.path, "bold")
-    show(console, head + Text(f": {report.kind}, {size(report.bytes)}; planned for {report.target}", "not bold"))
+    about = f": {report.kind}, {size(report.bytes)}; planned for {report.target}"
+    show(console, Text.assemble((report.path, "bold"), about))
     if report.metadata:
         facts = ", ".join(f"{name} {value}" for name, value in report.metadata.items())
         show(console, Text(facts, "dim"))
@@ -39,7 +39,7 @@ def print_report(console: Console, report: FileReport, every: bool = False) -> N
 def _print_method(console: Console, method: MethodReport, every: bool) -> None:
     takes = ", ".join(f"{tensor.name} {_type(tensor)}" for tensor in method.inputs)
     gives = ", ".join(_type(tensor) for tensor in method.outputs) or "nothing"
-    show(console, Text(method.name, "bold cyan") + Text(f"({takes}) -> {gives}"))
+    show(console, Text.assemble((method.name, "bold cyan"), f"({takes}) -> {gives}"))
     facts = _table("", "")
     facts.add_row("varies", Text(", ".join(f"{s} up to {most}" for s, most in method.symbols.items()) or "nothing"))
     for what, kernels in (("on NumPy", method.outside), ("on the host", method.host)):
@@ -137,7 +137,7 @@ def print_graph(console: Console, title: str, lines: Sequence[CallLine], checked
     """The op list of a part, or the instructions of a method; layers that are alike are shown once."""
     name, _, about = title.partition(": ")
     levels = f"formulas checked at {counted(checked, 'level')}" if checked else "at its max dims: no run comes to it"
-    show(console, Text(name, "bold cyan") + Text(f": {about}; {levels}"))
+    show(console, Text.assemble((name, "bold cyan"), f": {about}; {levels}"))
     table = _table("op >", "name", "reads", "gives", lead=2)
     repeat = None if every else layers_of(lines)
     for line in lines:
@@ -158,7 +158,7 @@ def print_graph(console: Console, title: str, lines: Sequence[CallLine], checked
 
 def print_plan(console: Console, name: str, explanation: Explanation, every: bool = False) -> None:
     """The dispatches of a level, layers that are alike once, and what the routes take together."""
-    show(console, Text(name, "bold cyan") + Text(f": {explanation.summary}"))
+    show(console, Text.assemble((name, "bold cyan"), f": {explanation.summary}"))
     table = _table(*(f"{head} >" if head in ("op", "grid", "bytes", "FLOPs") else head for head in HEAD), lead=2)
     for (op, name, *cells), style in _plan_lines(explanation.rows, every):
         table.add_row(*(Text(cell, style) for cell in (op, _named(console, name), *cells)))

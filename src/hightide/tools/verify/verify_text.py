@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.text import Text
 
 from hightide.tools.verify.compare import Errors
@@ -175,10 +174,10 @@ def _culprit(level: LevelResult, op: OpResult) -> Group:
     rows += [("note", hint) for hint in op.hints]
     table = WordTable("", "")
     for name, text in rows:
-        table.add_row(Text(name, FAINT), text)
+        table.add_row(Text(f"  {name}", FAINT), text)
     where = f"at {level.name}" + (f" on {level.device}" if level.device else "")
     title = Words(Text(f"{op.label} of {level.part} is wrong by itself {where}:", BAD))
-    return Group(title, Padding(table, (0, 0, 0, 2), expand=False))
+    return Group(title, table)
 
 
 def _error_rows(errors: Errors, tolerance: float) -> list[tuple[str, str]]:
