@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError, TooLargeError, UnsupportedError
+from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
 from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
@@ -193,11 +193,12 @@ def open_gguf(
 ) -> tuple[Decoder, dict[str, Any]]:
     """A GGUF model whose calls take up to `max_tokens`, and the metadata that its tokenizer is in."""
     routes = check_routes(placement.routes or {})
-    file = read_gguf(path)
-    context = choose_context(file, context)
     if max_tokens < 1:
         raise InputError(f"chunk must be at least 1, not {max_tokens}")
-    graph = build_graph(file, context, min(max_tokens, context))
+    with reading(path):
+        file = read_gguf(path)
+        context = choose_context(file, context)
+        graph = build_graph(file, context, min(max_tokens, context))
     gpu = choose_device(named_device(placement.device))
     try:
         session = build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hightide.errors import HightideError, InputError, UnsupportedError
+from hightide.errors import HightideError, InputError, UnsupportedError, reading
 from hightide.formats.program_file import DelegateCall, EValue, KernelCall, MethodFile, ProgramFile, TensorSpec
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
@@ -50,7 +50,8 @@ def load(
     name of the choice, such as {"linear.gemv": "split"}.
     """
     data_files = [data] if isinstance(data, str | os.PathLike) else list(data)
-    return Program(read_program(path, data_files), named_device(device), routes)
+    with reading(path):
+        return Program(read_program(path, data_files), named_device(device), routes)
 
 
 class Program:
