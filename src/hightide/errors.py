@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HightideError(RuntimeError):
     """Base of every error that hightide raises on purpose; a RuntimeError, as `executorch.runtime` raises it."""
@@ -33,6 +37,17 @@ class TooLargeError(DeviceError):
 
 # What Python and NumPy raise when a file's numbers do not fit each other and no check of ours has said so before.
 FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """The last line of defence while a file is read: what no check has foreseen becomes an error that names it."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise ProgramError(f"{path} is damaged ({describe(error)})") from error
+    except MemoryError as error:
+        raise TooLargeError(f"{path} needs more memory than there is") from error
 
 
 def describe(error: BaseException) -> str:

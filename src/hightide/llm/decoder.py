@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError, TooLargeError, UnsupportedError
+from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
 from hightide.formats.gguf import read_gguf
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
@@ -240,12 +240,14 @@ def open_gguf(
 ) -> tuple[Decoder, dict[str, Any]]:
     """A GGUF model whose calls take up to `max_tokens`, and the metadata that its tokenizer is in."""
     routes = check_routes(placement.routes or {})
-    file = read_gguf(path)
-    context = choose_context(file, context)
+    with reading(path):
+        file = read_gguf(path)
+        context = choose_context(file, context)
     gpu = choose_device(named_device(placement.device))
 
     def built(most: int) -> Session:
-        graph = build_graph(file, context, min(most, context))
+        with reading(path):
+            graph = build_graph(file, context, min(most, context))
         return build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
 
     try:

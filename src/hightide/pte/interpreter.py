@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,13 +26,15 @@ from hightide.formats.program_file import (
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
 from hightide.ops.arrays import numpy_dtype, read_array
-from hightide.ops.contract import Op
+from hightide.ops.contract import Context, Op, Tensor
+from hightide.ops.portable.portable import ReferenceOp
 from hightide.planning.levels import InputSpec, check_count
 from hightide.pte.kernel_calls import Signature, find_op, signature
 from hightide.runtime.session import Session
 from hightide.units import counted
 
-MAX_INSTRUCTIONS = 10_000_000  # of one run: a damaged program may jump in circles
+MAX_INSTRUCTIONS = 1_000_000  # of one run: a damaged program may jump in circles
+LARGE = 1 << 24
 UNSET: Any = object()  # a value that no instruction has defined yet
 
 
@@ -157,7 +160,10 @@ class Interpreter:
     def _run_kernel(self, op: type[Op], call: Signature, values: list[Any]) -> None:
         changed = {id: np.array(self._argument(id, values)) for id in call.changes}
         given = [changed[id] if id in changed else _widened(self._argument(id, values)) for id in call.reads]
-        result = op.evaluate(named(op, given))
+        arguments = named(op, given)
+        if _may_grow(given):
+            self._check_outputs(op, arguments, call)
+        result = op.evaluate(arguments)
         results = result if len(call.writes) != 1 or isinstance(result, tuple | list) else (result,)
         if len(results) != len(call.writes):
             raise ProgramError(
@@ -165,6 +171,17 @@ class Interpreter:
             )
         for id, value in (*zip(call.writes, results, strict=True), *changed.items()):
             values[id] = self._fitting(id, value)
+
+    def _check_outputs(self, op: type[Op], arguments: dict[str, Any], call: Signature) -> None:
+        """Numbers that sizes may be made of: what they make must be within its max dims before it is made."""
+        if op.outputs in (Op.outputs, ReferenceOp.outputs):
+            return
+        shapes = {name: _as_shape(value) for name, value in arguments.items()}
+        dims = op.bound(shapes).outputs(Context({}, {}, scratch_limit=1 << 27))
+        for id, got in zip(call.writes, dims, strict=False):
+            spec = self.method.values[id]
+            if isinstance(spec, TensorSpec) and math.prod(got) > math.prod(spec.dims):
+                raise InputError(f"the output would be {list(got)}, over its max dims {list(spec.dims)}")
 
     def _run_delegate(self, part: PartCall, values: list[Any]) -> None:
         graph = part.session.graph
@@ -188,7 +205,10 @@ class Interpreter:
         if not isinstance(spec, TensorSpec):
             if isinstance(value, np.ndarray | np.generic) and value.size != 1:
                 raise InputError(f"value {id} would be {list(value.shape)}, but the program has a number there")
-            return value.item() if isinstance(value, np.ndarray | np.generic) else value
+            value = value.item() if isinstance(value, np.ndarray | np.generic) else value
+            if isinstance(value, int) and abs(value) > 2**63:
+                raise InputError(f"value {id} would be an integer that does not fit 64 bits")
+            return value
         array = np.asarray(value)
         if array.ndim != len(spec.dims) or any(d > most for d, most in zip(array.shape, spec.dims, strict=True)):
             raise InputError(f"the output would be {list(array.shape)}, over its max dims {list(spec.dims)}")
@@ -253,6 +273,22 @@ def _state_ids(method: MethodFile, kernels: dict[int, tuple[type[Op], Signature]
             case MoveCall(target=target):
                 defined.add(target)
     return sorted(state)
+
+
+def _may_grow(given: Sequence[Any]) -> bool:
+    """Whether numbers among the arguments, multiplied, are more than any tensor of a small program has elements."""
+    numbers = [n for value in given for n in (value if isinstance(value, tuple) else (value,))]
+    return math.prod(abs(n) or 1 for n in numbers if type(n) is int) > LARGE
+
+
+def _as_shape(value: Any) -> Any:
+    """An argument as `outputs` takes it."""
+    if isinstance(value, tuple):
+        return tuple(_as_shape(item) for item in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    dtype = str(value.dtype)
+    return Tensor(TensorValue(0, value.shape, dtype, dtype), value.shape)
 
 
 def _is_true(value: Any) -> bool:

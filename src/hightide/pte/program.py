@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError
+from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError, reading
 from hightide.formats.program_file import DelegateCall, EValue, KernelCall, MethodFile, ProgramFile, TensorSpec
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
@@ -58,7 +58,8 @@ def load(
     for file in data_files:
         check_path("data", file)
     device, routes = named_device(device), check_routes({} if routes is None else routes)
-    return Program(read_program(path, data_files), device, routes)
+    with reading(path):
+        return Program(read_program(path, data_files), device, routes)
 
 
 class Program:

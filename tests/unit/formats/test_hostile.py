@@ -1,4 +1,7 @@
-"""Damaged files: whatever the bytes say, the answer is a program or a sentence, soon and in little memory."""
+"""Damaged files: whatever the bytes say, the answer is a program or a sentence, soon and in little memory.
+
+`tests/fuzz` damages files by their structure, and builds and runs what can still be read.
+"""
 
 from __future__ import annotations
 
@@ -83,24 +86,11 @@ def test_flipped_bytes(name: str, tmp_path: Path, little_memory: None) -> None:
     data = (PROGRAMS / name).read_bytes()
     path = tmp_path / Path(name).name
     chance = random.Random(name)
-    for _ in range(200):
+    for _ in range(60):
         damaged = bytearray(data)
         for _ in range(chance.choice((1, 1, 1, 2, 8))):
             damaged[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         is_refused(path, bytes(damaged))
-
-
-WORDS = ("ops/rms_norm__width_1.pte", "external/segment.pte", "external/external.ptd")
-
-
-@pytest.mark.parametrize("name", [slow_if_large(name) for name in WORDS])
-def test_damaged_words(name: str, tmp_path: Path) -> None:
-    """Each aligned 32-bit word in turn as an extreme number: offsets, lengths, counts, dims."""
-    data = (PROGRAMS / name).read_bytes()
-    path = tmp_path / Path(name).name
-    for position in range(0, len(data) - 3, 4):
-        for word in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
-            is_refused(path, data[:position] + word + data[position + 4 :])
 
 
 def delegate_data() -> tuple[bytes, dict[str, Blob]]:
@@ -109,20 +99,6 @@ def delegate_data() -> tuple[bytes, dict[str, Blob]]:
 
 
 DELEGATE, NAMED_DATA = delegate_data()
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.integers(0, len(DELEGATE) - 1), st.integers(0, 255), min_size=1, max_size=8))
-def test_damaged_delegate_data(damage: dict[int, int]) -> None:
-    data = bytearray(DELEGATE)
-    for position, byte in damage.items():
-        data[position] = byte
-    try:
-        graph = read_graph(Blob(bytes(data), 0, len(data)), NAMED_DATA)
-    except (ProgramError, UnsupportedError):
-        return
-    used = [*graph.inputs, *graph.outputs, *(arg for call in graph.calls for arg in call.args)]
-    assert all(0 <= value < len(graph.values) for value in used)
 
 
 @settings(max_examples=100, deadline=None)

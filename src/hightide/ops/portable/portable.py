@@ -108,6 +108,8 @@ def _sort(x: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Arr
 def _topk(x: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> tuple[Array, Array]:
     if not x.ndim:
         return _sort(x)
+    if not 0 <= k <= x.shape[dim]:
+        raise InputError(f"the {k} largest of a dim of {x.shape[dim]}")
     order = np.take(_order(x, dim, largest), range(k), axis=dim)
     return np.take_along_axis(x, order, dim), order
 
@@ -182,6 +184,8 @@ def _along(x: Array, dim: int, at: Any) -> tuple[Any, ...]:
 
 
 def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
+    if size < 1:
+        raise InputError(f"pieces of {size} elements")
     return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
 
 
