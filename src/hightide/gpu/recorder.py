@@ -127,7 +127,8 @@ class Recorder:
 
     def close(self) -> None:
         """Free the buffers; nothing can run any more."""
-        self.forget()
+        with suppress(DeviceError):  # of a lost device
+            self.forget()
         for buffer in self.readbacks:
             buffer.destroy()
         self.readbacks = []

@@ -338,14 +338,18 @@ class GpuSession(BaseSession):
             if self.closed:
                 return
             super().close()
-            self._launched.clear()
-            with suppress(DeviceError):  # a lost device has freed everything already
+            with suppress(DeviceError):
                 self.device.wait()
-                self.recorder.close()
-            self.levels.clear()
-            self._plans.close()
-            self._symints.buffer.destroy()
-            self.memory.close()
+            self._free()
+
+    def _free(self) -> None:
+        """Let go of all GPU memory; of a lost device too, which may not do it by itself."""
+        self._launched.clear()
+        self.levels.clear()
+        self.recorder.close()
+        self._plans.close()
+        self._symints.buffer.destroy()
+        self.memory.close()
 
     def recover(self) -> None:
         """Build anew on a device that is opened again: constants from the file, state as at the start."""
@@ -353,8 +357,7 @@ class GpuSession(BaseSession):
         with self.lock:
             if not self._built or self.device.lost:
                 self._built = False
-                self._launched.clear()
-                self.levels.clear()
+                self._free()
                 self.device = open_device(self.device.adapter)
                 self._start()
 
