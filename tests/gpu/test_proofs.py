@@ -126,6 +126,7 @@ def test_a_kernel_that_does_not_compile_is_left_out(device: Device, monkeypatch:
     agrees(session, device, 1)
 
 
+@pytest.mark.slow
 def test_a_level_met_later_is_proven_then(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state stays, and the other route's scratch is added."""
     driver = WrongDriver(
