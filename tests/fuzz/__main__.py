@@ -61,7 +61,9 @@ def _rounds(cases: int, only: str | None, gpu: bool) -> Iterator[Iterator[Job]]:
 
 def _report(failure: Failure, seed: str) -> None:
     name, data = case(failure.kind, failure.number, seed)
-    print(f"\n{failure.kind} case {failure.number} of seed {seed} ({name}): {failure.what}\n{failure.details}")
+    print(
+        f"\n{failure.kind} case {failure.number} of seed {seed} ({name}): {failure.what}\n{failure.details}", flush=True
+    )
     if failure.kind == "gpu":
         return
 

@@ -46,7 +46,7 @@ class GgufParts:
 
 
 def decoded(data: bytes) -> GgufParts:
-    """The parts of a file that `GgufParts.encoded` wrote."""
+    """The parts of a file that `GgufParts.encoded` wrote; struct.error, KeyError of one that is damaged too much."""
     infos, fields = struct.unpack_from("<QQ", data, 8)
     at = 24
     parts = GgufParts([], [], b"")
@@ -88,6 +88,8 @@ def _text(data: bytes) -> bytes:
 
 def _read_text(data: bytes, at: int) -> tuple[bytes, int]:
     (length,) = struct.unpack_from("<Q", data, at)
+    if at + 8 + length > len(data):
+        raise struct.error("a string that is longer than the file")
     return data[at + 8 : at + 8 + length], at + 8 + length
 
 
@@ -98,6 +100,10 @@ def _end(data: bytes, at: int, kind: int) -> int:
         return at + struct.calcsize(FORMATS[kind])
     item, count = struct.unpack_from("<IQ", data, at)
     at += 12
+    if item in FORMATS:
+        return at + count * struct.calcsize(FORMATS[item])
+    if item != 8:
+        raise struct.error("an array of what is no scalar and no string")
     for _ in range(count):
-        at = _end(data, at, item)
+        at = _read_text(data, at)[1]
     return at
