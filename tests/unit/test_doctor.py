@@ -288,6 +288,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="drivers are hidden through the Vulkan loader of Linux")
+@pytest.mark.slow
 def test_the_command_without_any_adapter(tmp_path: Path) -> None:
     env = {**os.environ, "VK_DRIVER_FILES": str(tmp_path / "missing.json"), "XDG_CACHE_HOME": str(tmp_path)}
 

@@ -61,6 +61,7 @@ def schedule(part: Part) -> list[list[np.ndarray]]:
     return calls
 
 
+LARGER = ("conformance/qwen3.pte", "models/gemma3.gguf")
 LARGEST = ("gemma3_27b.gguf",)  # takes ten seconds, and fuses as its smaller sisters do
 FILES = [
     pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LARGEST else [])
@@ -78,7 +79,9 @@ def test_a_fused_graph_gives_the_same(path: Path) -> None:
         assert_same(part.graph, fused, schedule(part), 2e-2 if "8da4w" in path.name else 1e-6 if folded else 1e-9)
 
 
-@pytest.mark.parametrize("file", ["conformance/qwen3.pte", "conformance/llama_fp32.pte", "models/gemma3.gguf"])
+@pytest.mark.parametrize(
+    "file", ["conformance/llama_fp32.pte", *(pytest.param(file, marks=pytest.mark.slow) for file in LARGER)]
+)
 def test_each_pass_alone_and_all_but_it_give_the_same(file: str) -> None:
     (part,) = open_file(TESTS / file, device="cpu").parts
     calls = schedule(part)

@@ -193,7 +193,7 @@ def _outputs(work: _Work, op: Op, ctx: Context, at_max: bool) -> tuple[tuple[Ten
     try:
         dims = op.outputs(ctx)
         if len(dims) != len(work.outs):
-            raise UnsupportedError(f"the program expects {len(work.outs)} outputs, the op gives {len(dims)}")
+            raise UnsupportedError(f"the program expects {counted(len(work.outs), 'output')}, the op gives {len(dims)}")
         return tuple([_within(value, got, at_max) for got, value in zip(dims, work.outs, strict=True)]), None
     except InputError as error:
         if not (at_max and ctx.pins):  # the max of an input's value is unknown, so shapes may not fit each other
