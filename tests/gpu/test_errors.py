@@ -36,7 +36,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "an empty static input": ((ONE, np.zeros(0, np.int64)), "input input_pos is [0]; the program takes exactly [1]"),
     "too many inputs": ((ONE, [3], [4]), "the program takes 2 inputs (tokens, input_pos); 3 were given"),
     "too few inputs": ((ONE,), "the program takes 2 inputs (tokens, input_pos); 1 were given"),
-    "no tokens": ((np.ones((1, 0), np.int64), [3]), "input tokens is [1, 0], with 0 along dim 1: method forward takes at least 1 there"),
+    "no tokens": ((np.ones((1, 0), np.int64), [3]), "input tokens is [1, 0], with 0 along dim 1"),
     "past the context": (
         (np.ones((1, 47), np.int64), [50]),
         "position 50 plus 47 tokens is outside the context of 96",
