@@ -99,6 +99,7 @@ class RandomGraph:
             (1, self._read_cache),
             (1, self._twice),
             (1, self._across_a_write),
+            (0.4, self._broadcast),
         ]
         weights = np.array([weight for weight, _ in moves])
         for _ in range(steps):
@@ -311,6 +312,8 @@ class RandomGraph:
         if not seen.dims or seen.dims[-1].letters:
             return self.unary(seen)
         made = self.disturbed(self.linear(seen, self.choose(self.width, 8)))
+        if made.dims == seen.dims and self.chance(0.5):
+            made = self.add(self.unary(seen), made)
         return self.view(made) if self.chance(0.7) else made
 
     def _residual(self) -> Node:
@@ -329,8 +332,8 @@ class RandomGraph:
             return self.add(x, self.viewed(y, x.dims))
         return y
 
-    def _gated(self) -> Node:
-        x = self.pick(wide=True)
+    def _gated(self, x: Node | None = None) -> Node:
+        x = x or self.pick(wide=True)
         if not x.dims or x.dims[-1].letters:
             return self.unary(x)
         kind, bias, n = self.linear_kind(), self.chance(0.3), 8
@@ -340,9 +343,13 @@ class RandomGraph:
             gate, up = (Node(part, (*x.dims[:-1], Size(n))) for part in parts)
         else:
             gate = self.disturbed(self.linear(x, n, bias, kind))
-            up = self.disturbed(self.linear(x, n, bias, kind))
+            other = self.like(x) if self.chance(0.2) else None
+            up = self.disturbed(self.linear(other or x, n, bias != self.chance(0.1), kind))
         if gate.dims != up.dims:
             return self.unary(gate)
+        if self.chance(0.3):
+            swapped = (*reversed(gate.dims[:-1]), gate.dims[-1])
+            gate, up = self.viewed(gate, swapped), self.viewed(up, swapped)
         form = self.choose("silu", "sigmoid", "gelu", "silu_mul")
         if form == "silu_mul":
             return Node(self.b.call("hightide.silu_mul.default", gate.value, up.value), gate.dims)
@@ -374,7 +381,8 @@ class RandomGraph:
             return self.unary(x)
         y = x
         for _ in range(int(self.rng.integers(1, 4))):
-            y = self.disturbed(self.choose(self.norm, self.unary, lambda n: self.linear(n, n.dims[-1].number))(y))
+            step = self.choose(self.norm, self.unary, lambda n: self.linear(n, n.dims[-1].number), self._gated)
+            y = self.disturbed(step(y))
         axis = int(self.rng.integers(len(y.dims)))
         if self.chance(0.5):
             value = self.b.call("aten.select_copy.int", y.value, axis, self.choose(0, -1))
@@ -388,6 +396,19 @@ class RandomGraph:
         if other is not None:
             return self.choose(self.add, self.mul)(x, other)
         return Node(self.b.call("aten.mul.Tensor", x.value, self.constant(1)), x.dims or (ONE,))
+
+    def _broadcast(self) -> Node:
+        """A sum of rows and of others that are as many, or one; at the max they are as many."""
+        before = len(self.pool)
+        self._input((Size(1, "S"), self.wide))
+        self._input((Size(1, "T"), self.wide))
+        x, other = self.pool[before:]
+        del self.pool[before:]
+        if self.chance(0.5):
+            x = self.linear(x, self.width)
+        total = self.add(x, other)  # of rows that no letter stands for
+        self.outputs.append(self.norm(total))
+        return self.pool[-1]
 
     def _read_cache(self) -> Node:
         cache = self.choose(*self.caches)
@@ -443,6 +464,8 @@ class RandomGraph:
             return self._residual()
         x, depth, heads, kv_heads = self.choose(*fit), 4, self.choose(2, 4), self.choose(1, 2)
         h = self.norm(x, 1e-5)
+        if self.chance(0.2):
+            h = self.viewed(h, (tokens, self.wide))
         kind, bias = self.linear_kind(), self.chance(0.2)
         counts = (heads, kv_heads, kv_heads)
         if self.chance(0.25):
@@ -451,6 +474,8 @@ class RandomGraph:
                 "aten.split_with_sizes_copy.default", both.value, [n * depth for n in counts], len(both.dims) - 1
             )
             made = [Node(p, (*both.dims[:-1], Size(n * depth))) for p, n in zip(parts, counts, strict=True)]
+            if self.chance(0.3):
+                made = [made[0], made[2], made[1]]
         else:
             made = [self.disturbed(self.linear(h, n * depth, bias, kind)) for n in counts]
         q, k, v = (self.viewed(m, (ONE, tokens, Size(n), Size(depth))) for m, n in zip(made, counts, strict=True))
@@ -477,12 +502,12 @@ class RandomGraph:
     def _turned(self, q: Node, k: Node, depth: int) -> tuple[Node, Node]:
         if self.chance(0.5):
             tables = [self.constant(CONTEXT, depth) for _ in range(2)]
-            start = self.position if self.chance(0.9) else 0
+            start = self.position if self.chance(0.75) else 0
             made = self.b.call("et_vk.apply_rotary_emb_hf.default", q.value, k.value, *tables, start)
         else:
             tables = [self.constant(CONTEXT, depth // 2) for _ in range(2)]
             length = self.symint(Size(1, "S"))
-            start = self.position if self.chance(0.9) else 0
+            start = self.position if self.chance(0.75) else 0
             end = self.b.call("add", start, length) if start is self.position else length
             most = [(MOST["S"], depth // 2)]
             rows = [self.b.call("aten.slice_copy.Tensor", t, 0, start, end, 1, dims=most) for t in tables]

@@ -13,6 +13,7 @@ from schedules import error_of_range
 
 from hightide import InputError
 from hightide.fuse import PASSES, fuse
+from hightide.fuse.rewriter import Rewriter
 from hightide.graph.blob import Blob, Joined, join
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
@@ -299,3 +300,67 @@ def test_rows_of_another_length_are_not_a_linears_rows() -> None:
     y = b.call("aten.linear.default", flat, matrix(b), None)
     graph = b.graph(b.call("aten.neg.default", b.call("aten.view_copy.default", y, [-1, 8])))
     assert_same(graph, fuse(graph), [[ones(4, 8)], [ones(2, 16)], [ones(3, 16)]])
+
+
+def test_gates_that_are_viewed_with_live_dims_swapped_are_not_one_linear() -> None:
+    b = GraphBuilder()
+    x = b.input((4, 4, 16))
+    s, t = (b.call("sym_size.int", x, d) for d in (0, 1))
+    sides = [b.call("aten.linear.default", x, matrix(b, 8), None) for _ in range(2)]
+    gate, up = (b.call("aten.view_copy.default", side, [t, s, 8]) for side in sides)
+    graph = b.graph(b.call("aten.mul.Tensor", b.call("aten.silu.default", gate), up))
+    assert_same(graph, fuse(graph), [[ones(2, 3, 16)], [ones(4, 1, 16)]])
+
+
+def test_a_linear_with_a_residual_is_not_swapped_with_a_select() -> None:
+    b = GraphBuilder()
+    x = b.call("et_vk.rms_norm.default", b.input((4, 16)), b.constant(ones(16)), 1e-5)
+    y = b.call("aten.add.Tensor", x, b.call("aten.linear.default", x, matrix(b), None), 1)
+    graph = b.graph(b.call("aten.select_copy.int", y, 0, -1))
+    rewriter = Rewriter(graph)
+    for name in ("residual", "select_early"):
+        PASSES[name](rewriter)
+    fused = rewriter.finish()
+    assert names(fused)["hightide.linear.default"] == 1 and fused.calls[-1].name == "aten.select_copy.int"
+    assert_same(graph, fused, [[ones(3, 16)]])
+
+
+@pytest.mark.parametrize("turned_from", ["the position", "0"])
+def test_heads_that_are_turned_from_another_position_are_not_turned_into_the_cache(turned_from: str) -> None:
+    b = GraphBuilder()
+    tokens, input_pos = b.input((1, 4), "int32"), b.input((1,), "int32")
+    length = b.call("sym_size.int", tokens, 1)
+    position = b.call("et_vk.select_as_symint.default", input_pos, 0, -1)
+    x = b.call("aten.embedding.default", matrix(b, 9), tokens)
+    heads = [
+        b.call("aten.view_copy.default", b.call("aten.linear.default", x, matrix(b, 8), None), [1, length, 2, 4])
+        for _ in range(3)
+    ]
+    start = position if turned_from == "the position" else 0
+    tables = [b.constant(ones(8, 4)), b.constant(-ones(8, 4))]
+    q, k = b.call("et_vk.apply_rotary_emb_hf.default", heads[0], heads[1], *tables, start)
+    caches = [b.zeros((1, 8, 2, 4)) for _ in range(2)]
+    options = (1, None, 0.0, True, None)
+    graph = b.graph(b.call("sdpa_with_kv_cache.default", q, k, heads[2], *caches, position, *options))
+    fused = fuse(graph)
+    assert names(fused)["hightide.rope_cache.default"] == (turned_from == "the position")
+    calls = [[np.arange(n, dtype=np.int32)[None], np.array([at], np.int32)] for n, at in ((4, 0), (2, 4), (1, 6))]
+    assert_same(graph, fused, calls)
+
+
+def test_what_is_known_of_live_dims() -> None:
+    b = GraphBuilder()
+    x, y = b.input((4, 16)), b.input((4, 16))
+    weight = b.constant(ones(16))
+    normed = b.call("et_vk.rms_norm.default", x, weight, 1e-5)
+    total = b.call("aten.add.Tensor", normed, y, 1)
+    rows = b.call("sym_size.int", normed, 0)
+    same = b.call("aten.view_copy.default", normed, [1, rows, 16])
+    inferred = b.call("aten.view_copy.default", normed, [-1, 16])
+    halves = b.call("aten.view_copy.default", normed, [-1, 8])
+    r = Rewriter(b.graph(b.call("aten.neg.default", total), same, inferred, halves))
+    s, width = r.live_dims(x.id)
+    assert width == 16, "the norm takes no other rows"
+    assert r.live_dims(same.id) == (1, s, 16) and r.live_dims(inferred.id) == (s, 16)
+    assert r.live_dims(halves.id)[0] not in (s, 4) and r.live_dims(halves.id)[1] == 8
+    assert r.live_dims(total.id)[0] not in (s, r.live_dims(y.id)[0]), "either may be 1"
