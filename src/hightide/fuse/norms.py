@@ -13,15 +13,24 @@ def add_norm(r: Rewriter) -> None:
     for call in r.calls("aten.add.Tensor"):
         x, h, total = call.args["a"], call.args["b"], call.out
         users = r.users(total)
-        if len({r.tensor(id).dims for id in (x, h, total)}) > 1 or r.option(call, "alpha") != 1:
+        if not (r.is_tensor(x) and r.is_tensor(h)) or r.option(call, "alpha") != 1:
             continue
-        if not users or users[0].name != RMS_NORM or min(user.index for user in users) < users[0].index:
+        if len({r.tensor(id).dims for id in (x, h, total)}) > 1:
+            continue
+        if (
+            not users
+            or users[0].name != RMS_NORM
+            or "eps" not in users[0].args
+            or min(user.index for user in users) < users[0].index
+        ):
             continue
         normed = users[0]
         old, inner_norm = [call, normed], {}
         for side, other in ((h, x), (x, h)):
             inner = r.maker(side)
-            if inner is not None and inner.name == RMS_NORM and list(r.users(side)) == [call]:
+            if inner is None or inner.name != RMS_NORM or "eps" not in inner.args:
+                continue
+            if list(r.users(side)) == [call]:
                 x, h = other, inner.args["x"]
                 inner_norm = {"inner_weight": inner.args["weight"], "inner_eps": inner.args["eps"]}
                 old.append(inner)

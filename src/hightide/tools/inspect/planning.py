@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hightide.fuse import fuse
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
@@ -15,6 +14,7 @@ from hightide.graph.symbols import Env
 from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
 from hightide.planning.planner import Plan, Planner
+from hightide.runtime.build import fused as fused_graph
 from hightide.runtime.device_routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
 from hightide.tools.inspect.memory_report import Memory, memory_of
@@ -45,7 +45,7 @@ class PlannedPart:
 
     def __init__(self, part: Part, target: Target, fused: bool = True) -> None:
         self.part, self.target = part, target
-        graph = fuse(part.graph) if fused else part.graph
+        graph = fused_graph(part.graph) if fused else part.graph
         traits = target.choices.traits
         self.graph: Graph = split_large(held(graph, traits, None, part.half_caches(traits)), target.max_binding)
         self.planner = Planner(self.graph, scratch_limit=target.max_binding, choices=target.choices)
