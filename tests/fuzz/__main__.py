@@ -15,8 +15,8 @@ from fuzz.seeds import KINDS, seeds
 from fuzz.workers import Failure, Job, Pool, in_process
 
 # Of every hundred cases; "gpu" runs apart, a hundredth of the others.
-SHARES = {"pte": 50, "gguf": 24, "ptd": 4, "json": 6, "sentencepiece": 3, "tiktoken": 2, "llama2c": 2, "template": 3}
-SHARES |= {"state": 3, "cache": 3}
+SHARES = {"pte": 38, "graph": 16, "gguf": 20, "ptd": 4, "json": 6, "sentencepiece": 3}
+SHARES |= {"tiktoken": 2, "llama2c": 2, "template": 3, "state": 3, "cache": 3}
 ON_GPU = 100
 
 

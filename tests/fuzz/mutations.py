@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fuzz.gguf_parts import Field, decoded
+from fuzz.op_graphs import changed
 from fuzz.seeds import EXTERNAL, seeds
 from hightide import load
 from hightide.errors import HightideError
@@ -57,7 +58,7 @@ def case(kind: str, number: int, seed: str) -> tuple[str, bytes]:
 
 
 def _mutated(kind: str, name: str, data: bytes, chance: Random) -> bytes:
-    makers: list[Mutation] = [_some_bytes]
+    makers: list[Mutation] = [changed] if kind == "graph" else [_some_bytes]
     if kind in ("pte", "gpu", "ptd"):
         traced = _traced(kind, name)
         makers += [*[traced.number] * 10, traced.offset, traced.offset, traced.text]

@@ -18,6 +18,7 @@ import tokenizers
 from gguf import GGMLQuantizationType, quants
 
 from fuzz.gguf_parts import Field, GgufParts, Info
+from fuzz.op_graphs import op_graphs
 from hightide import LLM
 from hightide.folders import cache_folder
 from hightide.llm.pretokenizers import BYTES
@@ -261,6 +262,7 @@ def _caches() -> Iterator[tuple[str, bytes]]:
 _MAKERS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "pte": _programs,
     "gpu": _programs,
+    "graph": op_graphs,
     "ptd": _data_files,
     "gguf": _models,
     "json": _json_tokenizers,

@@ -16,24 +16,32 @@ from unittest.mock import patch
 
 import numpy as np
 
+from fuzz.op_graphs import decoded
 from fuzz.seeds import ADAPTER, EXTERNAL, model_file
 from hightide import LLM, load
 from hightide.cli.conversation import Conversation
 from hightide.errors import FOREIGN, HightideError
+from hightide.fuse.half_storage import held
 from hightide.gpu import limits, measurements
 from hightide.gpu.device import adapters
+from hightide.graph.aliases import check_order
 from hightide.llm.chat_template import render
 from hightide.llm.default_model import remembered
 from hightide.llm.tokenizer import Tokenizer
+from hightide.ops.binding import bind_graph
 from hightide.ops.choices import CHOICES, Choices
-from hightide.planning.levels import InputSpec
+from hightide.planning.levels import InputSpec, graph_inputs
+from hightide.planning.planner import Planner
 from hightide.pte.program import Method, Program
+from hightide.runtime.build import fused
+from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.device_routes import tuned_routes
 from hightide.runtime.session_plan import plan_session
 from hightide.tools.inspect.file_report import inspect_file
 from hightide.tools.inspect.planning import PlannedPart, target_of
 from hightide.tools.opened_file import method_parts
 from hightide.tools.tune import tuner
+from hightide.traits import Traits
 
 # Messages of what is caught only because no check has said it before: such a file is refused, but is a failure here.
 SECOND_LINE = re.compile(r"do not fit each other \(\w+:|is damaged \(\w+:")
@@ -93,8 +101,14 @@ def _method(program: Program, name: str, chance: Random, plan: bool) -> None:
                 method.explain(*_inputs(method.inputs, True))
     if plan:  # as a GPU session would be, without a GPU
         for part in method_parts(program, name):
-            planned = PlannedPart(part, target_of(None))
-            plan_session(planned.planner, part.specs)
+            _plan(PlannedPart(part, target_of(None)).planner, part.specs)
+
+
+def _plan(planner: Planner, specs: Sequence[InputSpec]) -> None:
+    """All that a session does before it needs a device."""
+    for plan in plan_session(planner, specs).plans:
+        for step in plan.steps:
+            step.dispatch.kernel.interface.pack(step.dispatch.params)
 
 
 def _call(method: Method, smallest: bool) -> None:
@@ -132,6 +146,20 @@ def _data_file(path: Path, chance: Random) -> None:
 def _on_gpu(path: Path, chance: Random) -> None:
     if adapters():
         _program(path, chance, device=None)
+
+
+def _graph(path: Path, chance: Random) -> None:
+    """One op call: bound, planned for both, run on the references."""
+    graph = bind_graph(decoded(path.read_bytes()))
+    check_order(graph)
+    specs = graph_inputs(graph, None, None)
+    with _refusals():
+        planner = Planner(held(fused(graph), Traits()), choices=Choices(Traits(software=chance.random() < 0.5)))
+        _plan(planner, specs)
+    with CpuSession(graph) as session:
+        for smallest in (False, True):
+            with _refusals():
+                session.run(_inputs(specs, smallest))
 
 
 # ---- models
@@ -227,6 +255,7 @@ def _environment(**changes: str) -> Iterator[None]:
 _TARGETS: dict[str, Callable[[Path, Random], None]] = {
     "pte": _program,
     "gpu": _on_gpu,
+    "graph": _graph,
     "ptd": _data_file,
     "gguf": _model,
     "json": _tokenizer,

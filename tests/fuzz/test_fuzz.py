@@ -14,6 +14,7 @@ from fuzz.workers import Pool
 # As many of each kind as take half a second or so.
 SHORT = {
     "pte": 250,
+    "graph": 200,
     "ptd": 60,
     "gguf": 40,
     "json": 60,

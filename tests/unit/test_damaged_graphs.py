@@ -68,7 +68,7 @@ def a_literal_as_output() -> Graph:
         (slice_of_nothing, "reads SymInt 2 before anything defines it"),
         (size_into_a_tensor, "its output is a float32 tensor; it gives a SymInt"),
         (sum_into_a_symint, "its output is a SymInt; it gives a tensor"),
-        (an_empty_list_of_outputs, "it writes 0 values"),
+        (an_empty_list_of_outputs, "it writes a list of 0 values"),
         (a_literal_as_input, "input value 0 is neither a tensor nor a SymInt"),
         (a_literal_as_output, "output value 1 is neither a tensor nor a SymInt"),
     ],
@@ -100,6 +100,17 @@ def test_dims_that_do_not_exist_cannot_be_flipped_or_ordered(dims: tuple[int, ..
     for name in ("aten.flip.default", "aten.permute_copy.default"):
         with pytest.raises(InputError):
             b.call(name, x, list(dims))
+
+
+def test_a_live_end_before_the_first_row_is_refused() -> None:
+    """In Python it would count from the end; the plan has no rows for it."""
+    b = GraphBuilder()
+    end = b.call("et_vk.select_as_symint.default", b.input((1,), "int32"), 0, 0)
+    session = CpuSession(b.graph(b.call("aten.slice_copy.Tensor", b.input((8, 2)), 0, 0, end, 1, dims=[(8, 2)])))
+    x = np.ones((8, 2), np.float32)
+    assert session.run([np.array([3], np.int32), x])[0].shape == (3, 2)
+    with pytest.raises(InputError, match="rows up to -1 of a dim of 8"):
+        session.run([np.array([-1], np.int32), x])
 
 
 # ---- integers without end

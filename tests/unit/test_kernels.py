@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 import hightide.ops
+from hightide.errors import UnsupportedError
 from hightide.ops.case import Case, all_cases, cases_of
 from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.ops.kernel import Kernel
+from hightide.ops.kernel import kernel as made_kernel
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.case_graph import CaseGraph
@@ -95,3 +98,17 @@ def test_every_kernel_file_is_named_somewhere() -> None:
     for path in (path for path in files if path.suffix == ".wgsl"):
         named = re.compile(rf"\b{path.stem}\b", re.IGNORECASE)  # blocks/unpack/q4_0.wgsl is for the type Q4_0
         assert any(named.search(text) for other, text in texts.items() if other != path), path
+
+
+def test_numbers_that_do_not_fit_a_parameter() -> None:
+    made = made_kernel("fill/fill.wgsl", T="f32").interface
+    params = {"words": 1, "start": 1.0, "step": 0.0}
+
+    def packed(**changes: float) -> bytes:
+        return made.pack(tuple({**params, **changes}[name] for name in made.param_names))
+
+    assert packed(start=-1.8e308) == packed(start=-math.inf)
+    assert packed(start=3.4028235e38) != packed(start=math.inf)
+    whole = made_kernel("fill/fill.wgsl", T="i32").interface
+    with pytest.raises(UnsupportedError, match="does not fit the 32 bits"):
+        whole.pack(tuple({"words": 1, "start": 1 << 40, "step": 0}[name] for name in whole.param_names))

@@ -123,6 +123,8 @@ def residual(r: Rewriter) -> None:
             made, views = r.behind_views(side)
             maker = r.maker(made)
             linear = read_linear(r, maker)
+            if not r.is_tensor(other) or not r.is_tensor(side):
+                continue
             dims = {r.live_dims(id) for id in (made, side, other, call.out)}
             dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
             if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:

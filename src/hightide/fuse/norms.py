@@ -28,19 +28,20 @@ def add_norm(r: Rewriter) -> None:
 def _normed(r: Rewriter, total: int) -> OpCall | None:
     """The norm of a sum, if nothing needs the sum before it."""
     first = next(iter(r.users(total)), None)
-    is_norm = first is not None and first.name == RMS_NORM and first.args["x"] == total != first.args["weight"]
-    return first if is_norm else None
+    if first is None or first.name != RMS_NORM or "eps" not in first.args:
+        return None
+    return first if first.args["x"] == total != first.args["weight"] else None
 
 
 def _ways(r: Rewriter, call: OpCall) -> Iterator[tuple[int, int, OpCall | None]]:
     """(x, h, the norm that h goes through first): with such a norm if there is one."""
     for x, side in reversed(either_way(call)):
         inner = r.maker(side)
-        if inner is not None and inner.name == RMS_NORM:
+        if inner is not None and inner.name == RMS_NORM and "eps" in inner.args:
             yield x, inner.args["x"], inner
     yield call.args["a"], call.args["b"], None
 
 
 def _alike(r: Rewriter, ids: tuple[int, ...]) -> bool:
-    floats = all(r.tensor(id).dtype in ("float32", "float16") for id in ids)
+    floats = all(r.is_tensor(id) and r.tensor(id).dtype in ("float32", "float16") for id in ids)
     return floats and len({r.live_dims(id) for id in ids}) == 1

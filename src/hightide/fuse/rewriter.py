@@ -63,6 +63,9 @@ class Rewriter:
         assert isinstance(value, TensorValue)
         return value
 
+    def is_tensor(self, id: int) -> bool:
+        return isinstance(self.values[id], TensorValue)
+
     def literal(self, id: int) -> Any:
         """A literal's value; NotImplemented, which equals no literal, for anything else."""
         value = self.values[id]

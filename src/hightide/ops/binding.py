@@ -75,8 +75,8 @@ def _check_outputs(op: type[Op], out: int, values: Sequence[Value]) -> None:
     value = values[out]
     made = [values[id] for id in value.items] if isinstance(value, ListValue) else [value]
     wanted = SymIntValue if issubclass(op, SymIntOp) else TensorValue
-    if not made or (wanted is SymIntValue and len(made) > 1):
-        raise UnsupportedError(f"it writes {len(made)} values")
+    if not made or (wanted is SymIntValue and isinstance(value, ListValue)):
+        raise UnsupportedError(f"it writes a list of {len(made)} values")
     for one in made:
         if not isinstance(one, wanted):
             what = "a SymInt" if wanted is SymIntValue else "a tensor"

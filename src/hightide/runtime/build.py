@@ -11,10 +11,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hightide.errors import DeviceError, InputError
+from hightide.errors import FOREIGN, DeviceError, InputError, ProgramError, describe
 from hightide.fuse import fuse
 from hightide.graph.graph import Graph
 from hightide.option_checks import shown
+from hightide.planning.levels import MaxElements
+from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
 
@@ -83,6 +85,15 @@ def build_session(
     from hightide.runtime.prover import proving
 
     half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
-    graph = fuse(graph) if passes else graph
+    graph = fused(graph) if passes else graph
     made = ProvenSession if proven and proving() else GpuSession
     return made(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)
+
+
+def fused(graph: Graph) -> Graph:
+    """The graph after all passes. They trust its shapes: where that fails, planning it as it is says what is wrong."""
+    try:
+        return fuse(graph)
+    except FOREIGN as error:
+        Planner(graph, dispatch=False).plan_max(MaxElements())
+        raise ProgramError(f"its calls do not fit each other ({describe(error)})") from error

@@ -7,6 +7,7 @@ binding of type `word` holds 32-bit words of any type, or halves, which the kern
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
+from hightide.errors import UnsupportedError
 from hightide.wgsl.preprocessor import Constants, Declared, Line, WgslError, expand
 
 PARAMS_SIZE = 256  # bytes of one dispatch's parameters: WebGPU's largest offset alignment
@@ -25,6 +27,7 @@ ParamValue: TypeAlias = int | float | bool | tuple[int, ...]
 ParamValues: TypeAlias = tuple[ParamValue, ...]
 
 _VECTOR = re.compile(r"(?:vec([234])<)?(f32|word)>?")
+_TOO_LARGE = 3.4028235677973366e38  # from here on a number rounds to an infinity in float32
 _ARRAY = re.compile(r"array<vec4<u32>, ?(\d+)>")
 _ACCESS = re.compile(r"\b(load|store)_(\w+)\(")
 _COMMENT = re.compile(r"//.*")
@@ -213,7 +216,11 @@ class _Layout:
                 words += convert(value)
             except (TypeError, ValueError, OverflowError):
                 raise param.line.error(f"parameter {param.name} is {param.type}; it was given {value!r}") from None
-        return self._struct.pack(*words)
+        try:
+            return self._struct.pack(*words)
+        except struct.error:
+            given = ", ".join(f"{param.name}={value}" for (param, _), value in zip(self._convert, values, strict=True))
+            raise UnsupportedError(f"a number does not fit the 32 bits of a kernel's parameters: {given}") from None
 
 
 def _field(param: Declared) -> tuple[int, str, Callable[[Any], Sequence[int | float]]]:
@@ -227,13 +234,19 @@ def _field(param: Declared) -> tuple[int, str, Callable[[Any], Sequence[int | fl
         case "i32":
             return 4, "i", lambda value: (_whole(value),)
         case "f32":
-            return 4, "f", lambda value: (float(value),)
+            return 4, "f", lambda value: (_single(value),)
         case "vec2<u32>" | "vec2<i32>" | "vec4<u32>":
             count = int(param.type[3])
             return 4 * count, f"{count}I", lambda value: _words(value, count)
         case "live":
             return 8, "2i", lambda value: (_whole(value[0]), _whole(value[1]))
     raise param.line.error(f"a parameter has no type {param.type}")
+
+
+def _single(value: Any) -> float:
+    """What float32 makes of a number: an infinity of one that is too large."""
+    number = float(value)
+    return math.copysign(math.inf, number) if abs(number) >= _TOO_LARGE else number
 
 
 def _whole(value: Any) -> int:

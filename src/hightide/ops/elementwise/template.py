@@ -169,6 +169,8 @@ def _widened(x: Any, to_float: bool) -> Any:
 
 
 def _to_int32(value: float) -> int:
+    if value != value:
+        raise UnsupportedError("NaN is no integer")
     return int(min(max(value, -(2**31)), 2**31 - 1))
 
 

@@ -26,9 +26,13 @@ def fill(out: Tensor, start: float, step: float = 0) -> Dispatch:
     kind, words = GPU_TYPE.get(out.dtype), out.numel
     if kind not in ("f32", "i32", "u8") or (kind == "u8" and step):
         raise UnsupportedError(f"{'a range of' if step else 'filling'} {out.dtype} has no kernel")
+    if kind == "u8" and out.dtype != "bool" and not math.isfinite(start):
+        raise UnsupportedError(f"filling {out.dtype} with {start}")
     if kind == "u8":  # four to a word
         kind, words = "u32", ceil_div(words, 4)
         start = (bool(start) if out.dtype == "bool" else int(start) & 255) * 0x01010101
+    if kind != "f32" and not (math.isfinite(start) and math.isfinite(step)):
+        raise UnsupportedError(f"filling {out.dtype} with {start} and steps of {step}")
     number = float if kind == "f32" else int
     return _fill(kind).over(ceil_div(words, 64), words=words, start=number(start), step=number(step), out=out)
 
@@ -61,7 +65,7 @@ class Arange(Op):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         start, end, step = self._numbers(ctx)
-        if step == 0 or (end - start) / step < 0:
+        if step == 0 or not 0 <= (end - start) / step < 2**63 or not math.isfinite(step):
             raise InputError(f"a range from {start} to {end} by {step}")
         return [(math.ceil((end - start) / step),)]
 

@@ -71,8 +71,10 @@ class Slice(MovingOp):
         size, step = x.dims[dim], ctx.pin(self.step)
         if step < 1:
             raise InputError(f"a slice with step {step}")
-        first = _clamped(self.start, size)
-        length = max(0, ctx.pin(_clamped(self.end, size) - first))
+        first, end = _clamped(self.start, size), _clamped(self.end, size)
+        length = max(0, ctx.pin(end - first))
+        if isinstance(end, Sym) and not isinstance(first, Sym):
+            ctx.require(end, 0, size, f"rows up to {{value}} of a dim of {size} are asked for")
         if isinstance(first, Sym):
             asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
             ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
@@ -169,7 +171,7 @@ class Repeat(MovingOp):
         return [tuple(d * t for d, t in zip(full, times, strict=True))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        if not out.numel:
+        if not out.numel or not self.x.numel:
             return
         full = (1,) * (out.rank - self.x.rank) + self.x.dims
         inner, to = strides_of(full), strides_of(out.dims)
@@ -294,7 +296,8 @@ class Pad(MovingOp):
     def outputs(self, ctx: Context) -> list[Dims]:
         sizes = _pads(tuple(ctx.pin(p) for p in self.pads), self.x.rank)
         dims = tuple(d + before + after for d, (before, after) in zip(self.x.dims, sizes, strict=True))
-        if min(dims, default=0) < 0:
+        cut = [max(-before, 0) + max(-after, 0) for before, after in sizes]
+        if any(c > d for c, d in zip(cut, self.x.dims, strict=True)):
             raise InputError(f"padding {list(self.x.dims)} with {sizes} leaves less than nothing")
         return [dims]
 

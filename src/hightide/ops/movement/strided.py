@@ -99,6 +99,8 @@ def word_of(dtype: str, value: float) -> int | float:
     """A number as the parameter whose bits are a word of that element; bytes fill the word."""
     if GPU_TYPE.get(dtype) == "f32":
         return float(value)
+    if not math.isfinite(value):
+        raise UnsupportedError(f"{value} as {dtype}")
     if GPU_TYPE.get(dtype) == "u8":
         return int(bool(value) if dtype == "bool" else int(value) & 255) * 0x01010101
     return int(value)

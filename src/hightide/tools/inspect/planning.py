@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from hightide.errors import InputError
-from hightide.fuse import fuse
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
@@ -17,6 +16,7 @@ from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
 from hightide.planning.levels import MaxElements
 from hightide.planning.planner import Plan, Planner
+from hightide.runtime.build import fused as fused_graph
 from hightide.runtime.device_routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
 from hightide.tools.inspect.listing import CallLine, list_graph
@@ -49,7 +49,7 @@ class PlannedPart:
 
     def __init__(self, part: Part, target: Target, fused: bool = True) -> None:
         self.part, self.target = part, target
-        graph = fuse(part.graph) if fused else part.graph
+        graph = fused_graph(part.graph) if fused else part.graph
         traits = target.choices.traits
         self.graph: Graph = split_large(held(graph, traits, None, part.half_caches(traits)), target.max_binding)
         self.planner = Planner(self.graph, scratch_limit=target.max_binding, choices=target.choices)
