@@ -108,7 +108,7 @@ def test_a_lost_device_is_lost_for_nobody_else() -> None:
 OPTIONS = [{}, {"temperature": 0.9, "seed": 5}, {"speculate": True}, {"logprobs": 2}]
 MODELS = ["models/llama.gguf", "conformance/llama_all_logits.pte"]
 QUICK = [("models/llama.gguf", OPTIONS[1], 9)]
-ALL = [(name, options, 1) for name in MODELS for options in OPTIONS]
+ALL = [(name, options, 3) for name in MODELS for options in OPTIONS]
 
 
 @pytest.mark.parametrize(
@@ -171,22 +171,17 @@ def test_a_device_that_is_lost_again_and_again(losses: Losses) -> None:
 
 
 @pytest.mark.slow
-def test_answers_of_smollm2_at_200_random_steps(losses: Losses) -> None:
-    chance = np.random.default_rng(11)
+def test_answers_of_smollm2_at_random_steps(losses: Losses) -> None:
+    """12 of them; HIGHTIDE_LOSSES says how many else."""
+    chance, wanted, lost = np.random.default_rng(11), {}, 0
+    questions = ["What is the capital of France?", "Name three colours.", "Why is the sky blue?"]
+    prompts = [[{"role": "user", "content": question}] for question in questions]
     with hightide.LLM(smollm2_file(), context=256) as llm:
-        questions = [
-            "What is the capital of France?",
-            "Name three colours.",
-            "Why is the sky blue?",
-            "Tell me a story.",
-        ]
-        prompts = [[{"role": "user", "content": question}] for question in questions]
-        wanted, lost = {}, 0
         for n, prompt in enumerate(prompts):
             llm.reset()
             losses.plan()
             wanted[n] = llm.generate(prompt, max_tokens=24).tokens, losses.count
-        while lost < 200:
+        while lost < int(os.environ.get("HIGHTIDE_LOSSES", "12")):
             n = int(chance.integers(len(prompts)))
             tokens, count = wanted[n]
             places = sorted(chance.choice(np.arange(1, count + 1), 4, replace=False).tolist())
