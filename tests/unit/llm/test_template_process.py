@@ -85,21 +85,18 @@ def test_hostile_templates_take_little_memory(which: str) -> None:
 @POSIX
 def test_ctrl_c_stops_a_rendering_at_once() -> None:
     text = f"""
-import os, signal, threading, time
+import os, signal, threading
 from hightide.llm.chat_template import render
 hi = {HI!r}
 render("a", hi)
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-start = time.perf_counter()
 try:
-    render({ENDLESS!r}, hi)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    render({ENDLESS!r}, hi)  # an InputError, if it is not interrupted
 except KeyboardInterrupt:
-    print(time.perf_counter() - start, render("again", hi))
+    print(render("again", hi))
 """
     out, errors = script(text).communicate(timeout=60)
-    assert errors == ""
-    seconds, again = out.split()
-    assert float(seconds) < MAX_SECONDS and again == "again"
+    assert (out, errors) == ("again\n", "")
 
 
 @POSIX
