@@ -48,7 +48,11 @@ FAULTS = {
     "the gate taken for up": ("q4_silu", "silu(value) * up;", "silu(up) * value;"),
     "a residual left out": ("q4_residual", "value += load_residual(at);", ""),
     "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
-    "the wrong row of a table": ("embedding_q4", "i32(params.rows) - 1));", "i32(params.rows) - 2));"),
+    "the wrong row of a table": (
+        "embedding_q4",
+        "params.all_rows - 1) - params.first",
+        "params.all_rows - 2) - params.first",
+    ),
 }
 
 

@@ -132,7 +132,10 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
         ),
         {"S": 1, "pos": 2},
     ),
-    "the wrong row of a table": (("i32(params.rows) - 1));", "i32(params.rows) - 1) / 2);"), PREFILL),
+    "the wrong row of a table": (
+        ("params.all_rows - 1) - params.first", "params.all_rows - 1) / 2 - params.first"),
+        PREFILL,
+    ),
 }
 
 
