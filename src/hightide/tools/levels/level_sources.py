@@ -168,6 +168,7 @@ class MethodSource:
         self, dims: Sequence[Dims], values: Mapping[ElementAt, int], seed: int, tokens: Sequence[int] | None
     ) -> Iterator[list[np.ndarray]]:
         """Random inputs; where there are branches, also with one sign alone, which may lead to others."""
+        _check_size(self.specs, dims)
         given = _random_inputs(self.specs, dims, values, self._limits, seed, tokens)
         yield given
         for sign in (1, -1) if self._branches else ():
