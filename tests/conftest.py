@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from hightide.gpu.device import Device, adapters, find_adapter, open_device
 os.environ["HIGHTIDE_TUNED"] = os.environ["HIGHTIDE_PROVE"] = "0"
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):
     os.environ.pop(name, None)  # what is printed does not depend on the terminal
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("stable", derandomize=True, database=None, deadline=None)
 settings.load_profile("stable")
 

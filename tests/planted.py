@@ -131,5 +131,5 @@ class WrongDriver:
 
 def swapped_stores(text: str) -> str:
     """A kernel that stores every element where its neighbour belongs, and another id than it found."""
-    text = re.sub(r"(\w+\[\w+\] = )(i32\(\w+\));", r"\1(\2 ^ 1);", text)
+    text = re.sub(r"(\w+\[\w+\] = select\()(i32\(\w+\)),", r"\1(\2 ^ 1),", text)
     return re.sub(r"(fn store_\w+\(i: u32, value: [^)]*\) \{ \w+\[)i\]", r"\1i ^ 1u]", text)

