@@ -34,6 +34,7 @@ from hightide.runtime.session import Session
 from hightide.units import counted
 
 MAX_INSTRUCTIONS = 1_000_000  # of one run: a damaged program may jump in circles
+DELEGATE_WEIGHT = 100  # a delegate counts for so many
 LARGE = 1 << 24
 UNSET: Any = object()  # a value that no instruction has defined yet
 
@@ -116,7 +117,7 @@ class Interpreter:
         at, count = 0, 0
         with np.errstate(all="ignore"):  # torch too goes on with infinities
             while at < len(self.method.instructions):
-                count += 1
+                count += DELEGATE_WEIGHT if isinstance(self.method.instructions[at], DelegateCall) else 1
                 if count > MAX_INSTRUCTIONS:
                     raise ProgramError(f"method {self.method.name} did not end after {MAX_INSTRUCTIONS} instructions")
                 at = self._step(at, values, observer)
