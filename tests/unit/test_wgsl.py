@@ -399,11 +399,11 @@ def test_a_value_of_another_type_is_refused(package: Package, kind: str, value: 
 @pytest.fixture
 def route(package: Package, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     """A kernel of a text, with a name of its own: kernels are found again by name, file and constants."""
-    numbers = count()
 
     def make(text: str, **constants: Any) -> Kernel:
-        monkeypatch.setattr("hightide.ops.kernel.OPS", package(text))
-        return kernel("main.wgsl", f"{monkeypatch}_{next(numbers)}", **constants)
+        root = package(text)
+        monkeypatch.setattr("hightide.ops.kernel.OPS", root)
+        return kernel("main.wgsl", root, **constants)
 
     return make
 

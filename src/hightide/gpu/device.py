@@ -12,7 +12,7 @@ from typing import Any
 import wgpu
 
 from hightide.errors import DeviceError
-from hightide.gpu.native import Mapping, capturing, ffi, handle, in_thread, lib, raising, wait
+from hightide.gpu.native import ReadMapping, capturing, ffi, handle, in_thread, lib, raising, wait
 from hightide.gpu.subgroups import subgroup_size
 from hightide.traits import Traits
 
@@ -125,7 +125,7 @@ class Device:
         self.created = 0  # GPU objects made so far: a steady step must not raise it
         self.pipelines: Any = None  # those made on it; see `pipelines.py`
         self._probe = self.buffer(16, label="probe")
-        self._mapping = Mapping(self.device_id)
+        self._mapping = ReadMapping(self.device_id)
         self._reading = threading.Lock()
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:

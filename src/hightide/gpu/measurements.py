@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from threading import get_ident
 from typing import Any
 
-from hightide.folders import cache_folder
+from hightide.folders import cache_folder, replacing
 from hightide.gpu.device import Adapter
 
 
@@ -32,9 +30,8 @@ def save(file: str, entries: dict[str, Any]) -> None:
     path = cache_folder() / file
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{os.getpid()}.{get_ident()}.new")  # others may be doing the same
-        new.write_text(json.dumps(entries, indent=1), "utf-8")
-        new.replace(path)
+        with replacing(path) as new:
+            new.write(json.dumps(entries, indent=1).encode())
 
 
 def hightide_version() -> str:

@@ -60,7 +60,7 @@ def wait(device: Any) -> None:
     device._poll_wait()
 
 
-class Mapping:
+class ReadMapping:
     """Maps buffers for reading, one at a time.
 
     A signal's handler may raise between any two bytecodes of the main thread, and what it raises inside a callback is
@@ -166,7 +166,7 @@ def _one_line(message: str) -> str:
 
 __all__ = [
     "ONE",
-    "Mapping",
+    "ReadMapping",
     "capturing",
     "dispatch",
     "ffi",

@@ -19,7 +19,7 @@ from hightide.gpu.checked import run_watched
 from hightide.gpu.device import Device
 from hightide.gpu.native import (
     ONE,
-    Mapping,
+    ReadMapping,
     capturing,
     dispatch,
     ffi,
@@ -50,7 +50,7 @@ class Recorder:
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
         self._last: Recording | None = None  # what ran last
         self._ahead: tuple[Recording, list[tuple[int, int]], Any] | None = None  # (recording, live grids, commands)
-        self._mapping = Mapping(device.device_id)
+        self._mapping = ReadMapping(device.device_id)
 
     # ---- a step
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.values import ListValue, TensorValue, Value
+from hightide.ops.views.views import PREPACK
 
-PREPACK = "et_vk.prepack.default"
 STORE = "hightide.store.default"
 
 

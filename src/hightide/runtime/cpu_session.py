@@ -5,7 +5,7 @@ It plans as the GPU session does, without dispatches, so both refuse the same ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from hightide.planning.levels import (
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import Precision, References, Values
 from hightide.runtime.room import Needs, check_host, host_needs, largest_call
-from hightide.runtime.session import BaseSession, Fed, is_odd
+from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, Want, is_odd
 
 
 class CpuSession(BaseSession):
@@ -88,9 +88,7 @@ class CpuSession(BaseSession):
         self.state = state
         return outputs
 
-    def launch(
-        self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}
-    ) -> list[np.ndarray]:
+    def launch(self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED) -> list[np.ndarray]:
         """Runs at once; see `Session.launch`."""
         with self.lock:
             given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]

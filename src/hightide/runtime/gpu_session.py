@@ -31,8 +31,8 @@ from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
-from hightide.runtime.room import NoRoomError, gpu_needs
-from hightide.runtime.session import BaseSession, Fed
+from hightide.runtime.room import NoRoomError, gpu_needs, ran_out
+from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, Want
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.session_plan import SessionPlan, plan_session
 from hightide.runtime.symint_buffer import SymIntBuffer
@@ -123,8 +123,7 @@ class GpuSession(BaseSession):
         if isinstance(error, NoRoomError):
             return error
         self.memory.close()
-        needs = gpu_needs(self.graph, self.planner.aliases, planned.memory)
-        return NoRoomError(f"the program needs {needs}; {self.name} has less: {error}", needs)
+        return ran_out(self.name, gpu_needs(self.graph, self.planner.aliases, planned.memory), error)
 
     def _planned(self) -> SessionPlan:
         """What is built; a session that proves its kernels may take another planner."""
@@ -157,11 +156,7 @@ class GpuSession(BaseSession):
             return self._collect(ticket)
 
     def launch(
-        self,
-        given: Sequence[Any],
-        want: Sequence[int] | None = None,
-        feed: Mapping[int, int] = {},
-        watch: Watch | None = None,
+        self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED, watch: Watch | None = None
     ) -> Ticket:
         """Start a run; see `Session.launch`. A `watch` looks on, op by op."""
         self.check_open()
@@ -173,11 +168,7 @@ class GpuSession(BaseSession):
             return ticket
 
     def _launch(
-        self,
-        given: Sequence[Any],
-        want: Sequence[int] | None = None,
-        feed: Mapping[int, int] = {},
-        watch: Watch | None = None,
+        self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED, watch: Watch | None = None
     ) -> Ticket:
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)

@@ -53,6 +53,11 @@ class NoRoomError(TooLargeError):
         self.less_state_helps = less_state_helps
 
 
+def ran_out(name: str, needs: Needs, error: TooLargeError, largest: int = 0) -> NoRoomError:
+    """For a device that had no memory left while buffers were made."""
+    return NoRoomError(f"the program needs {needs}; {name} has less: {error}", needs, largest=largest)
+
+
 def gpu_needs(graph: Graph, aliases: Aliases, plan: MemoryPlan) -> Needs:
     """What a session on a GPU takes, from the plan of its memory."""
     state = [size for id, size in plan.own.items() if id in aliases.state]

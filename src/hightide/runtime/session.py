@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec
 from hightide.planning.planner import Plan, Planner
 from hightide.units import counted
+
+Want: TypeAlias = Sequence[int] | None  # the outputs to bring back; None: all
+Feed: TypeAlias = Mapping[int, int]  # output -> input
+NONE_FED: Feed = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Session(Protocol):
     def run(self, given: Sequence[Any]) -> list[np.ndarray]:
         """Outputs at the live dims of `given`."""
 
-    def launch(self, given: Sequence[Any], want: Sequence[int] | None = None, feed: Mapping[int, int] = {}) -> Any:
+    def launch(self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED) -> Any:
         """Start a run; `collect` waits for it. Runs are collected in the order they are launched in.
 
         `want` names the outputs to bring back (all). `feed` maps an output to an input: the output's last

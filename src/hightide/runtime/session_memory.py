@@ -17,7 +17,7 @@ from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.kernel import Scratch
 from hightide.planning.memory import MemoryPlan
-from hightide.runtime.room import Needs, NoRoomError, check_host, gpu_needs
+from hightide.runtime.room import Needs, NoRoomError, check_host, gpu_needs, ran_out
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
 
@@ -53,8 +53,7 @@ class SessionMemory:
             try:
                 self._make_buffers()
             except TooLargeError as error:
-                message = f"the program needs {needs}; {name} has less: {error}"
-                raise NoRoomError(message, needs, largest=most) from error
+                raise ran_out(name, needs, error, largest=most) from error
 
     def _make_buffers(self) -> None:
         try:

@@ -50,6 +50,9 @@ def view_dims(dims: Dims, sizes: Dims) -> Dims:
     raise InputError(f"{list(dims)} has {count} elements and cannot be viewed as {list(sizes)}")
 
 
+PREPACK = "et_vk.prepack.default"  # what the exporter puts between a constant and its use
+
+
 @_view(
     "aten.clone.default",
     "aten.alias_copy.default",
@@ -57,7 +60,7 @@ def view_dims(dims: Dims, sizes: Dims) -> Dims:
     "aten.lift_fresh_copy.default",
     "aten.detach_copy.default",
     "dim_order_ops._clone_dim_order.default",
-    "et_vk.prepack.default",
+    PREPACK,
 )
 @ignores("non_blocking", "memory_format")
 class Same(View):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hightide.graph.blob import Blob, Computed, Joined
 from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import ListValue, TensorValue
-
-PREPACK = "et_vk.prepack.default"
+from hightide.ops.views.views import PREPACK
 
 
 @dataclass(frozen=True)
