@@ -43,7 +43,7 @@ class CachedAttention(AttentionOp):
         return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env)
 
     def update(self) -> Dispatch:
-        return update_caches(self.k, self.v, self.k_cache, self.v_cache, self.position)
+        return update_caches(self.k, self.v, self.k_cache, self.v_cache, position=self.position)
 
 
 @op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", family="attention")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +31,14 @@ def check_cache(ctx: Context, x: Tensor, cache: Tensor, position: Int) -> None:
     check_position(ctx, x.dims[1], cache, position)
 
 
-def update_caches(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, position: Int) -> Dispatch:
-    """k and v [1, S, H, D] into their caches [1, C, H, D] at `position`."""
+def update_caches(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, **where: Any) -> Dispatch:
+    """k and v [1, S, H, D] into their caches [1, C, H, D]: at a `position`, or at `places`, of which there are S."""
     key_width, value_width = k.dims[2] * k.dims[3], v.dims[2] * v.dims[3]
     step = 4 if key_width % 4 == 0 and value_width % 4 == 0 else 1
-    return kernel("attention/kv_update.wgsl", VEC4=step == 4).over(
+    paged = "places" in where
+    if paged:
+        where["capacity"] = k_cache.dims[1]
+    return kernel("attention/kv_update.wgsl", VEC4=step == 4, PAGED=paged).over(
         ceil_div((k.numel + v.numel) // step, 64),
         k=k,
         v=v,
@@ -44,7 +48,7 @@ def update_caches(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positi
         values=v.numel // step,
         key_width=key_width // step,
         value_width=value_width // step,
-        position=position,
+        **where,
     )
 
 
@@ -86,8 +90,7 @@ class UpdateCache(AttentionOp):
         return np.zeros(1, x.dtype)
 
 
-@op("hightide.rope_cache.default", family="attention")
-class RopeCache(AttentionOp):
+class Rope(AttentionOp):
     """Joined q, k and v [1, S, (heads + 2 * kv_heads) * depth] -> q, turned; k, turned, and v into their caches.
 
     Table rows are absolute positions. Style "halves" turns element d with d + rotary/2 and has tables
@@ -100,7 +103,6 @@ class RopeCache(AttentionOp):
     sin: Tensor
     k_cache: Tensor
     v_cache: Tensor
-    position: Int
     heads: int
     kv_heads: int
     depth: int
@@ -131,21 +133,23 @@ class RopeCache(AttentionOp):
         for norm in (self.q_norm, self.k_norm):
             if norm is not None and norm.dims != (depth,):
                 raise InputError(f"a norm's weight of {list(norm.dims)} for heads of {depth} elements")
-        tokens = qkv.dims[1]
-        check_rows(ctx, tokens, cos, self.position)
-        check_position(ctx, tokens, self.k_cache, self.position)
-        check_position(ctx, tokens, self.v_cache, self.position)
-        return [(1, tokens, heads, depth)]
+        self.check_where(ctx)
+        return [(1, qkv.dims[1], heads, depth)]
 
-    def seen(self, env: Env) -> Seen:
-        seen = seen_in_cache(self.qkv, self.heads, self.k_cache, self.v_cache, self.position, env)
-        return replace(seen, tables=(self.cos, self.sin))
+    def check_where(self, ctx: Context) -> None:
+        """The rows must fit the tables and the caches."""
+        raise NotImplementedError
+
+    def where(self) -> dict[str, Any]:
+        """What the kernel is given to find rows of the tables and of the caches."""
+        raise NotImplementedError
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         step = 4 if self.depth % 8 == 0 and self.rotary % 8 == 0 else 1
         pairs = self.depth // step // 2
         count = self.qkv.dims[1] * (self.heads + 2 * self.kv_heads) * pairs
-        yield _rope_cache(step == 4, self.style == "halves", self.q_norm is not None).over(
+        where = self.where()
+        yield _rope_cache(step == 4, self.style == "halves", self.q_norm is not None, "places" in where).over(
             ceil_div(count, 64),
             qkv=self.qkv,
             cosines=self.cos,
@@ -162,8 +166,28 @@ class RopeCache(AttentionOp):
             rotary_pairs=self.rotary // step // 2,
             mean=1 / self.depth,
             eps=self.eps,
-            position=self.position,
+            **where,
         )
+
+
+@op("hightide.rope_cache.default", family="attention")
+class RopeCache(Rope):
+    """`Rope` of tokens that follow each other from `position` on."""
+
+    position: Int
+
+    def check_where(self, ctx: Context) -> None:
+        tokens = self.qkv.dims[1]
+        check_rows(ctx, tokens, self.cos, self.position)
+        check_position(ctx, tokens, self.k_cache, self.position)
+        check_position(ctx, tokens, self.v_cache, self.position)
+
+    def seen(self, env: Env) -> Seen:
+        seen = seen_in_cache(self.qkv, self.heads, self.k_cache, self.v_cache, self.position, env)
+        return replace(seen, tables=(self.cos, self.sin))
+
+    def where(self) -> dict[str, Any]:
+        return {"position": self.position}
 
     @staticmethod
     def reference(
@@ -172,24 +196,40 @@ class RopeCache(AttentionOp):
         sin: np.ndarray,
         k_cache: np.ndarray,
         v_cache: np.ndarray,
-        position: int,
         style: str,
         q_norm: np.ndarray | None,
         k_norm: np.ndarray | None,
         eps: float,
+        position: int,
     ) -> np.ndarray:
-        rows = slice(position, position + qkv.shape[1])
-        kv_heads, depth = k_cache.shape[2:]
-        by_head = qkv.reshape(1, qkv.shape[1], qkv.shape[2] // depth, depth)
-        q, k, v = np.split(by_head, [-2 * kv_heads, -kv_heads], axis=2)
-        if q_norm is not None and k_norm is not None:
-            q, k = rms_normed(q, q_norm, eps), rms_normed(k, k_norm, eps)
-        turn = turned_halves if style == "halves" else turned_neighbours
-        c, s = cos[rows, None, :], sin[rows, None, :]  # [S, 1, rotary or rotary/2]
-        k_cache[:, rows], v_cache[:, rows] = turn(k, c, s), v
-        return turn(q, c, s)
+        rows = position + np.arange(qkv.shape[1])
+        return rope_into(qkv, cos[rows], sin[rows], k_cache, v_cache, rows, style, q_norm, k_norm, eps)
+
+
+def rope_into(
+    qkv: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    k_cache: np.ndarray,
+    v_cache: np.ndarray,
+    places: np.ndarray,
+    style: str,
+    q_norm: np.ndarray | None,
+    k_norm: np.ndarray | None,
+    eps: float,
+) -> np.ndarray:
+    """What `Rope` means, with the rows of the tables and the places in the caches of each token."""
+    kv_heads, depth = k_cache.shape[2:]
+    by_head = qkv.reshape(1, qkv.shape[1], qkv.shape[2] // depth, depth)
+    q, k, v = np.split(by_head, [-2 * kv_heads, -kv_heads], axis=2)
+    if q_norm is not None and k_norm is not None:
+        q, k = rms_normed(q, q_norm, eps), rms_normed(k, k_norm, eps)
+    turn = turned_halves if style == "halves" else turned_neighbours
+    c, s = cos[:, None, :], sin[:, None, :]  # [S, 1, rotary or rotary/2]
+    k_cache[:, places], v_cache[:, places] = turn(k, c, s), v
+    return turn(q, c, s)
 
 
 @cache
-def _rope_cache(vec4: bool, halves: bool, norm: bool) -> Kernel:
-    return kernel("attention/rope_cache.wgsl", VEC4=vec4, HALVES=halves, NORM=norm)
+def _rope_cache(vec4: bool, halves: bool, norm: bool, paged: bool) -> Kernel:
+    return kernel("attention/rope_cache.wgsl", VEC4=vec4, HALVES=halves, NORM=norm, PAGED=paged)

@@ -24,7 +24,7 @@ def rope_cache(heads: int, kv_heads: int, depth: int, rotary: int, style: str, n
     table = floats(CONTEXT, rotary if style == "halves" else rotary // 2)
     norms = (floats(depth), floats(depth), 1e-5) if norm else (None, None, 0.0)
     joined = In((1, "S", (heads + 2 * kv_heads) * depth))
-    return (joined, table, table, cache, cache, Pos(), heads, kv_heads, depth, style, *norms)
+    return (joined, table, table, cache, cache, heads, kv_heads, depth, style, *norms, Pos())
 
 
 def filled(kv_heads: int, depth: int) -> Const:

@@ -1,19 +1,52 @@
 // What the routes of attention share: parameters, tensors, which keys a query sees, how a score is made.
 // VEC4: both depths are multiples of 4; elements are then vec4<f32>, and depths and strides count those.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
+// PAGED: keys and values lie in pages of 2^page_bits rows. A tile is some rows of q of one sequence: its first row, how
+// many, the position of the first, and where in `pages` the sequence's pages begin. Else there is one tile, all of q.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #params kv_heads: u32, group: u32, tokens: u32                  // group: query heads that share a kv head
 #params row_tiles: u32, rows_per_tile: u32, block: u32          // of a kv head's query rows; block: keys
 #params depth: u32, value_depth: u32
 #params q_head: u32, q_row: u32, k_head: u32, k_row: u32        // strides from head to head and from row to row
 #params v_head: u32, v_row: u32, out_head: u32, out_row: u32
-#params position: live, added: i32, causal: u32, window: u32, scale: f32, softcap: f32
+#params causal: u32, window: u32, scale: f32, softcap: f32
+#params position: live, added: i32 if not PAGED
+#params tile_count: u32, page_bits: u32, page_count: u32 if PAGED
 #params heads_per_batch: u32, mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
 #read q: $T, k: $T, v: $T
 #read mask: f32 if MASK
+#read tiles: i32, pages: i32 if PAGED
 #write out: $T
 
 const LOWEST = -3.4028234e38;
+
+struct Tile {
+    first: u32,      // its first row of q
+    tokens: u32,
+    position: u32,   // of its first row
+    keys: u32,
+    table: u32,      // where its pages begin
+}
+#if PAGED
+fn tile_at(n: u32) -> Tile {
+    let most = params.page_count << params.page_bits;
+    let tokens = min(u32(load_tiles(n * 4u + 1u)), params.tokens);
+    let position = min(u32(load_tiles(n * 4u + 2u)), most - 1u);
+    let keys = min(position + tokens, most);
+    return Tile(u32(load_tiles(n * 4u)), tokens, position, keys, u32(load_tiles(n * 4u + 3u)));
+}
+// Where key t of a sequence lies in the pool.
+fn key_row(tile: Tile, t: u32) -> u32 {
+    let page = min(u32(load_pages(tile.table + (t >> params.page_bits))), params.page_count - 1u);
+    return (page << params.page_bits) + (t & ((1u << params.page_bits) - 1u));
+}
+#else
+fn tile_at(n: u32) -> Tile {
+    let position = live_int(params.position);
+    return Tile(0u, params.tokens, u32(position), u32(position + params.added), 0u);
+}
+fn key_row(tile: Tile, t: u32) -> u32 { return t; }
+#end
 
 // The keys that the query at absolute position `p` sees are first_key(p) .. end_key(p) - 1.
 fn first_key(p: u32) -> u32 {

@@ -2,13 +2,16 @@
 // weights, and turned by their position's angles; q goes to `q`, k and v to their places in the caches.
 // One thread per pair of elements (VEC4: of vec4<f32>). HALVES: element d turns with d + rotary/2, tables
 // [L, rotary]; else neighbours turn, tables [L, rotary/2]. NORM: there are weights. A norm is summed by each thread
-// itself: no barrier.
+// itself: no barrier. PAGED: each row has a position and a place of its own; else they follow one position.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #const TABLE = 2 if HALVES else 1
 #params count: u32, heads: u32, kv_heads: u32, pairs: u32, rotary_pairs: u32
-#params mean: f32, eps: f32, position: live   // mean = 1 / elements of a head
+#params mean: f32, eps: f32   // mean = 1 / elements of a head
+#params position: live if not PAGED
+#params angles: u32, capacity: u32 if PAGED   // rows of the tables, and of the caches
 #read qkv: $T, cosines: $T, sines: $T
 #read q_norm: $T, k_norm: $T if NORM
+#read positions: i32, places: i32 if PAGED
 #write q: $T, k_cache: $T, v_cache: $T
 
 #main 64
@@ -19,7 +22,14 @@
     let all_heads = params.heads + 2u * params.kv_heads;
     let head = vector % all_heads;
     let s = vector / all_heads;
+    #if PAGED
+    let row = min(u32(load_positions(s)), params.angles - 1u);
+    let place = u32(load_places(s));
+    if (head >= params.heads && place >= params.capacity) { return; }
+    #else
     let row = u32(live_int(params.position)) + s;
+    let place = row;
+    #end
     let depth = params.pairs * 2u;
     let start = vector * depth;
     let turns = pair < params.rotary_pairs && head < params.heads + params.kv_heads;
@@ -68,11 +78,11 @@
         store_q(to + first, a);
         store_q(to + second, b);
     } else if (head < params.heads + params.kv_heads) {
-        let to = (row * params.kv_heads + head - params.heads) * depth;
+        let to = (place * params.kv_heads + head - params.heads) * depth;
         store_k_cache(to + first, a);
         store_k_cache(to + second, b);
     } else {
-        let to = (row * params.kv_heads + head - params.heads - params.kv_heads) * depth;
+        let to = (place * params.kv_heads + head - params.heads - params.kv_heads) * depth;
         store_v_cache(to + first, a);
         store_v_cache(to + second, b);
     }

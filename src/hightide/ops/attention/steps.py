@@ -48,8 +48,21 @@ PREFILL = Choice(
 
 
 @dataclass(frozen=True)
+class Pages:
+    """Where the keys of a ragged batch are; see `hightide.ops.attention.pages`."""
+
+    tiles: Tensor  # [N, 4]
+    table: Tensor
+    page: int  # rows
+    tokens: int  # of a tile, at most
+    longest: Int  # the most keys that a tile sees
+
+
+@dataclass(frozen=True)
 class Attention:
     """The rows of q at `position` over the keys 0 .. position + added - 1, into `out`.
+
+    With `pages`, the rows of q are those of its tiles, and keys and values lie in pages.
 
     Tensors are [1, rows, heads, depth], or [batch, heads, rows, depth] with `heads_first`: the heads of all batches
     then count as one list.
@@ -67,6 +80,7 @@ class Attention:
     softcap: float = 0.0  # scores are squeezed into -softcap .. softcap; 0: they are not
     mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]; only with heads_first
     heads_first: bool = False
+    pages: Pages | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -74,16 +88,23 @@ class Attention:
 
     @property
     def tokens(self) -> int:
-        return self.q.dims[2 if self.heads_first else 1]
+        """Rows of q, of a tile if there are pages."""
+        return self.pages.tokens if self.pages else self.q.dims[2 if self.heads_first else 1]
+
+    @property
+    def tiles(self) -> int:
+        return self.pages.tiles.dims[0] if self.pages else 1
 
     @property
     def capacity(self) -> int:
         """The most keys there can be."""
+        if self.pages:
+            return min(self.pages.table.numel * self.pages.page, self.k.dims[1])
         return self.k.dims[2 if self.heads_first else 1]
 
     @property
     def keys(self) -> SymExpr:
-        return expr_of(self.position) + self.added
+        return expr_of(self.pages.longest) if self.pages else expr_of(self.position) + self.added
 
     @property
     def rows(self) -> int:
@@ -120,6 +141,7 @@ class Attention:
             "VEC4": self.step == 4,
             "MASK": self.mask is not None,
             "SOFTCAP": self.softcap != 0,
+            "PAGED": self.pages is not None,
             "ROWS": rows,
         }
 
@@ -138,8 +160,6 @@ class Attention:
             "block": block,
             "depth": self.depth,
             "value_depth": self.value_depth,
-            "position": self.position,
-            "added": self.added,
             "causal": self.causal,
             "window": self.window,
             "scale": self.scale,
@@ -147,6 +167,12 @@ class Attention:
         }
         for name, x in (*tensors.items(), ("out", self.out)):
             given[f"{name}_head"], given[f"{name}_row"] = self.strides(x)
+        if self.pages is None:
+            given |= {"position": self.position, "added": self.added}
+        else:
+            page = self.pages.page
+            given |= {"tiles": self.pages.tiles, "pages": self.pages.table, "tile_count": self.tiles}
+            given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
         if self.mask is not None:
             batch, head, row, key = broadcast_strides(self.mask.dims, (*self.q.dims[:3], self.capacity))
             given |= {"mask_batch": batch, "mask_head": head, "mask_row": row, "mask_key": key}
@@ -163,7 +189,7 @@ class Attention:
 
 
 def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
-    if not attention.out.numel:
+    if not attention.out.numel or not attention.tiles:
         return
     few = attention.tokens <= FEW_TOKENS
     route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
@@ -176,7 +202,7 @@ def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     else:
         rows = attention.tile(TILE_ROWS)
         yield _tiles("attention_tiles", attention, rows, split=False).over(
-            attention.kv_heads * ceil_div(attention.rows, rows),
+            attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows),
             **attention.given(rows, attention.capacity),
             out=attention.out,
         )
@@ -193,7 +219,7 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
         WHOLE=attention.depth % 4 == 0,
         WHOLE_VALUES=attention.value_depth % 4 == 0,
     ).over(
-        attention.kv_heads * ceil_div(attention.rows, rows),
+        attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows),
         **attention.given(rows, STREAM_BLOCK),
         out=attention.out,
     )
@@ -202,31 +228,34 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
 def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     """Parts of the context side by side, then their sums joined; how many parts follows position + tokens."""
     rows = attention.tile(TILE_ROWS)
-    every_row = attention.kv_heads * attention.rows
+    every_row = attention.tiles * attention.kv_heads * attention.rows
     most_parts = ceil_div(attention.capacity, PART_KEYS)
     sums = ctx.scratch(most_parts * every_row * attention.v.width * 4)
     stats = ctx.scratch(most_parts * every_row * 8)
-    tiles = attention.kv_heads * ceil_div(attention.rows, rows)
+    tiles = attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows)
+    given = attention.given(rows, PART_KEYS)
+    paged = attention.pages
+    given["tokens"] = tokens = attention.tiles if paged else attention.tokens
     yield _tiles("attention_split", attention, rows, split=True).over(
         tiles * symbols.ceil_div(attention.keys, PART_KEYS),
-        **attention.given(rows, PART_KEYS),
+        **given,
         out=sums,
         stats=stats,
     )
     out_head, out_row = attention.strides(attention.out)
-    yield kernel("attention/join.wgsl", "attention_join", VEC4=attention.step == 4).over(
+    where = {"tiles": paged.tiles} if paged else {"position": attention.position, "added": attention.added}
+    yield kernel("attention/join.wgsl", "attention_join", VEC4=attention.step == 4, PAGED=paged is not None).over(
         every_row,
         sums=sums,
         stats=stats,
         out=attention.out,
         rows=every_row,
-        tokens=attention.tokens,
+        tokens=tokens,
         value_depth=attention.value_depth,
         out_head=out_head,
         out_row=out_row,
         block=PART_KEYS,
-        position=attention.position,
-        added=attention.added,
+        **where,
     )
 
 

@@ -44,11 +44,21 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
 #main $LANES
     let number = group_number(group, groups);
     let row = number % params.row_tiles * params.rows_per_tile;
+    #if PAGED
+    if (params.kv_heads == 0u) { return; }
+    let kv_head = number / params.row_tiles % params.kv_heads;
+    let tile_number = number / params.row_tiles / params.kv_heads;
+    if (tile_number >= params.tile_count) { return; }
+    #else
+    let tile_number = 0u;
     let kv_head = number / params.row_tiles;
     if (kv_head >= params.kv_heads) { return; }
-    let position = live_int(params.position);
-    let keys = u32(position + params.added);
-    let rows = params.tokens * params.group;
+    #end
+    let tile = tile_at(tile_number);
+    let position = tile.position;
+    let keys = tile.keys;
+    let rows = tile.tokens * params.group;
+    if (row >= rows) { return; }
     let part = lane & 3u;
     let quad = lane >> 2u;
 
@@ -74,9 +84,9 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         let n = min(row + i, rows - 1u);
         let s = n / params.group;
         let head = kv_head * params.group + n % params.group;
-        let at = head * params.q_head + s * params.q_row + part * PARTS;
-        let first = first_key(u32(position) + s);
-        let last = end_key(u32(position) + s, keys);
+        let at = head * params.q_head + (tile.first + s) * params.q_row + part * PARTS;
+        let first = first_key(position + s);
+        let last = end_key(position + s, keys);
         first_of_keys = min(first_of_keys, first);
         end_of_keys = max(end_of_keys, last);
         #for r in ROWS
@@ -96,10 +106,12 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
 
     let k_at = kv_head * params.k_head + part * PARTS;
     let v_at = kv_head * params.v_head + part * VALUE_PARTS;
+    // From a multiple on, so that a row's keys are taken alike whatever rows it shares a tile with.
+    first_of_keys -= first_of_keys % (QUADS * params.block);
     for (var start = first_of_keys; start < end_of_keys; start += QUADS * params.block) {
         let first = start + quad;
         for (var key = 0u; key < params.block; key++) {
-            let at = k_at + min(first + key * QUADS, keys - 1u) * params.k_row;
+            let at = k_at + key_row(tile, min(first + key * QUADS, keys - 1u)) * params.k_row;
             #for r in ROWS
             var dot_$r = 0.0;
             #end
@@ -143,7 +155,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
                                 quadBroadcast(weight_$r.y, 2u), quadBroadcast(weight_$r.y, 3u));
         #end
         for (var key = 0u; key < params.block; key++) {
-            let at = v_at + min(first + key * QUADS, keys - 1u) * params.v_row;
+            let at = v_at + key_row(tile, min(first + key * QUADS, keys - 1u)) * params.v_row;
             let in_high = key > 3u;
             let in_second = (key & 2u) != 0u;
             let is_odd = (key & 1u) != 0u;
@@ -188,7 +200,8 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         #end
         workgroupBarrier();
         let n = row + i;
-        let at = (kv_head * params.group + n % params.group) * params.out_head + n / params.group * params.out_row;
+        let s = tile.first + n / params.group;
+        let at = (kv_head * params.group + n % params.group) * params.out_head + s * params.out_row;
         for (var d = lane; d < params.value_depth; d += LANES) {
             var result = $T();
             for (var n = 0u; n < QUADS; n++) { result += quad_sums[n * 4u * VALUE_PARTS + d]; }

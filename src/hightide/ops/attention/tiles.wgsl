@@ -21,11 +21,19 @@ var<workgroup> lane_sums: array<$T, LANES>;
     let number = group_number(group, groups);
     let row = number % params.row_tiles * $ROWS;
     let kv_head = number / params.row_tiles % params.kv_heads;
+    #if PAGED
+    if (params.tile_count == 0u) { return; }
+    let tile_number = number / params.row_tiles / params.kv_heads % params.tile_count;
+    let part = number / params.row_tiles / params.kv_heads / params.tile_count;
+    #else
+    let tile_number = 0u;
     let part = number / params.row_tiles / params.kv_heads;
-    let position = live_int(params.position);
-    let keys = u32(position + params.added);
-    let rows = params.tokens * params.group;
-    if (part * params.block >= keys) { return; }
+    #end
+    let tile = tile_at(tile_number);
+    let position = tile.position;
+    let keys = tile.keys;
+    let rows = tile.tokens * params.group;
+    if (row >= rows || part * params.block >= keys) { return; }
 
     var first_of_keys = keys;
     var end_of_keys = 0u;
@@ -33,9 +41,9 @@ var<workgroup> lane_sums: array<$T, LANES>;
     let n_$r = min(row + ${r}u, rows - 1u);
     let head_$r = kv_head * params.group + n_$r % params.group;
     let s_$r = n_$r / params.group;
-    let q_at_$r = head_$r * params.q_head + s_$r * params.q_row;
-    let begin_$r = first_key(u32(position) + s_$r);
-    let end_$r = end_key(u32(position) + s_$r, keys);
+    let q_at_$r = head_$r * params.q_head + (tile.first + s_$r) * params.q_row;
+    let begin_$r = first_key(position + s_$r);
+    let end_$r = end_key(position + s_$r, keys);
     first_of_keys = min(first_of_keys, begin_$r);
     end_of_keys = max(end_of_keys, end_$r);
     #if MASK
@@ -62,8 +70,9 @@ var<workgroup> lane_sums: array<$T, LANES>;
             #for r in ROWS
             var score_$r = 0.0;
             #end
+            let k_at = kv_head * params.k_head + key_row(tile, t) * params.k_row;
             for (var i = 0u; i < params.depth; i++) {
-                let key = load_k(kv_head * params.k_head + t * params.k_row + i);
+                let key = load_k(k_at + i);
                 #for r in ROWS
                 score_$r += product(load_q(q_at_$r + i), key);
                 #end
@@ -110,7 +119,7 @@ var<workgroup> lane_sums: array<$T, LANES>;
         #end
         if (slice < slices) {
             for (var i = slice; i < min(LANES, end_of_keys - start); i += slices) {
-                let at = kv_head * params.v_head + (start + i) * params.v_row + d;
+                let at = kv_head * params.v_head + key_row(tile, start + i) * params.v_row + d;
                 #for r in ROWS
                 let weight_$r = weights[$r * LANES + i];
                 #end
@@ -150,11 +159,11 @@ var<workgroup> lane_sums: array<$T, LANES>;
                 var result = $T();
                 for (var p = 0u; p < slices; p++) { result += lane_sums[p * depth + lane]; }
                 #if SPLIT
-                let place = (part * params.kv_heads * params.group + head) * params.tokens + s;
+                let place = (part * params.kv_heads * params.group + head) * params.tokens + tile_number + s;
                 store_out(place * params.value_depth + lane + c * LANES, result);
                 if (lane == 0u && c == 0u) { store_stats(place, vec2<f32>(mosts[i], totals[i])); }
                 #else
-                store_out(head * params.out_head + s * params.out_row + lane + c * LANES, result / totals[i]);
+                store_out(head * params.out_head + (tile.first + s) * params.out_row + lane + c * LANES, result / totals[i]);
                 #end
             }
             workgroupBarrier();

@@ -1,0 +1,233 @@
+"""Attention of many sequences in one step, over keys and values that lie in pages.
+
+A step is a ragged batch: the rows of its sequences end to end. A pool [1, C, H, D] holds pages of `page` rows. Beside the
+rows there are tables, all int32:
+
+* `places` [T]: where in the pool the key and the value of each row go;
+* `tiles` [N, 4]: attention's work list. A tile is rows of one sequence that follow each other: its first row, how many,
+  the position of the first, and where in `pages` the sequence's pages begin. Those of one row are a list of their own;
+* `pages` [P]: the pages of all sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from hightide.errors import InputError
+from hightide.graph.symbols import Env, evaluate
+from hightide.graph.values import Dims
+from hightide.ops.attention.attention import attended
+from hightide.ops.attention.attention_cost import AttentionOp, Seen
+from hightide.ops.attention.cache import Rope, rope_into, update_caches
+from hightide.ops.attention.steps import Attention, Pages, attend
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
+
+TILE = 16  # rows of a tile, at most
+
+
+class PagedAttentionOp(AttentionOp):
+    """q [1, T, H, D] over pools of keys and values [1, C, Hkv, D]; `longest` is the most keys that any row sees.
+
+    A row sees the keys of its own sequence up to its own position, with a `window` only the newest of these.
+    """
+
+    q: Tensor
+    k_pool: Tensor
+    v_pool: Tensor
+    singles: Tensor
+    tiles: Tensor
+    pages: Tensor
+    longest: Int
+    page: int
+    scale: float
+    window: int = 0
+    softcap: float = 0.0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        q, k, v = self.q, self.k_pool, self.v_pool
+        if q.rank != 4 or k.rank != 4 or v.rank != 4 or k.dims[:3] != v.dims[:3] or (q.dims[0], k.dims[0]) != (1, 1):
+            raise InputError(f"queries {list(q.dims)} do not go with pools of {list(k.dims)} and {list(v.dims)}")
+        if q.width != k.width or q.dims[2] % k.dims[2]:
+            raise InputError(f"queries {list(q.dims)} do not go with a pool of {list(k.dims)}")
+        if self.page < 1 or self.page & (self.page - 1) or k.dims[1] % self.page:
+            raise InputError(f"a pool of {k.dims[1]} rows has no pages of {self.page}")
+        for tiles in (self.singles, self.tiles):
+            if tiles.rank != 2 or tiles.width != 4:
+                raise InputError(f"a work list of {list(tiles.dims)} is not [tiles, 4]")
+        ctx.require_indices(self.pages, 0, k.dims[1] // self.page - 1, "page")
+        return [(*q.dims[:-1], v.width)]
+
+    def seen(self, env: Env) -> Seen:
+        rows, keys = self.q.dims[1], evaluate(expr_of(self.longest), env)
+        sequences = self.singles.dims[0] + self.tiles.dims[0]
+        capacity = self.k_pool.dims[1]
+        seen = min(capacity, keys * sequences)
+        return Seen(self.k_pool, self.v_pool, self.q.dims[2], rows, seen, capacity, rows * keys)
+
+    def attention(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        for tiles, tokens in ((self.singles, 1), (self.tiles, TILE)):
+            attention = Attention(
+                q=self.q,
+                k=self.k_pool,
+                v=self.v_pool,
+                out=out,
+                position=0,
+                added=0,
+                causal=True,
+                scale=self.scale,
+                window=self.window,
+                softcap=self.softcap,
+                pages=Pages(tiles, self.pages, self.page, tokens, self.longest),
+            )
+            yield from attend(ctx, attention)
+
+
+@op("hightide.attend_pages.default", family="attention")
+class AttendPages(PagedAttentionOp):
+    """Attention of rows whose keys and values are in their pages already: nothing is written."""
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.attention(ctx, out)
+
+    @staticmethod
+    def reference(
+        q: np.ndarray,
+        k_pool: np.ndarray,
+        v_pool: np.ndarray,
+        singles: np.ndarray,
+        tiles: np.ndarray,
+        pages: np.ndarray,
+        page: int,
+        scale: float,
+        window: int,
+        softcap: float,
+    ) -> np.ndarray:
+        return attended_pages(q, k_pool, v_pool, singles, tiles, pages, page, scale, window, softcap)
+
+
+@op("hightide.paged_attention.default", family="attention")
+class PagedAttention(PagedAttentionOp):
+    """k and v [1, T, Hkv, D] into their `places`, then attention."""
+
+    k: Tensor
+    v: Tensor
+    places: Tensor
+    mutates = ("k_pool", "v_pool")
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        k, v, tokens = self.k, self.v, self.q.dims[1]
+        fits = k.dims == (1, tokens, *self.k_pool.dims[2:]) and v.dims == (1, tokens, *self.v_pool.dims[2:])
+        if not fits or self.places.dims != (tokens,):
+            raise InputError(f"keys {list(k.dims)}, values {list(v.dims)} and {list(self.places.dims)} places differ")
+        ctx.require_indices(self.places, 0, self.k_pool.dims[1] - 1, "place")
+        return super().outputs(ctx)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield update_caches(self.k, self.v, self.k_pool, self.v_pool, places=self.places)
+        yield from self.attention(ctx, out)
+
+    @staticmethod
+    def reference(
+        q: np.ndarray,
+        k_pool: np.ndarray,
+        v_pool: np.ndarray,
+        singles: np.ndarray,
+        tiles: np.ndarray,
+        pages: np.ndarray,
+        page: int,
+        scale: float,
+        window: int,
+        softcap: float,
+        k: np.ndarray,
+        v: np.ndarray,
+        places: np.ndarray,
+    ) -> np.ndarray:
+        k_pool[:, places], v_pool[:, places] = k, v
+        return attended_pages(q, k_pool, v_pool, singles, tiles, pages, page, scale, window, softcap)
+
+
+def attended_pages(
+    q: np.ndarray,
+    k_pool: np.ndarray,
+    v_pool: np.ndarray,
+    singles: np.ndarray,
+    tiles: np.ndarray,
+    pages: np.ndarray,
+    page: int,
+    scale: float,
+    window: int,
+    softcap: float,
+) -> np.ndarray:
+    """Tile after tile; rows that are in no tile give zeros."""
+    out = np.zeros((*q.shape[:-1], v_pool.shape[-1]), q.dtype)
+    for first, tokens, position, table in [*singles.tolist(), *tiles.tolist()]:
+        key = np.arange(position + tokens)
+        at = pages[table + key // page] * page + key % page
+        rows = slice(first, first + tokens)
+        out[:, rows] = attended(q[:, rows], k_pool[:, at], v_pool[:, at], position, True, scale, window, softcap)
+    return out
+
+
+@op("hightide.rope_pages.default", family="attention")
+class RopePages(Rope):
+    """`Rope` of rows each at a position and a place of its own."""
+
+    positions: Tensor
+    places: Tensor
+
+    def check_where(self, ctx: Context) -> None:
+        rows = (self.qkv.dims[1],)
+        if self.positions.dims != rows or self.places.dims != rows:
+            raise InputError(f"{rows[0]} rows, positions {list(self.positions.dims)}, places {list(self.places.dims)}")
+        ctx.require_indices(self.positions, 0, self.cos.dims[0] - 1, "position")
+        ctx.require_indices(self.places, 0, self.k_cache.dims[1] - 1, "place")
+
+    def seen(self, env: Env) -> Seen:
+        rows, capacity = self.qkv.dims[1], self.k_cache.dims[1]
+        tables = (self.cos, self.sin)
+        return Seen(self.k_cache, self.v_cache, self.heads, rows, rows, capacity, 0, tables=tables)
+
+    def where(self) -> dict[str, object]:
+        rows = {"angles": self.cos.dims[0], "capacity": self.k_cache.dims[1]}
+        return {"positions": self.positions, "places": self.places, **rows}
+
+    @staticmethod
+    def reference(
+        qkv: np.ndarray,
+        cos: np.ndarray,
+        sin: np.ndarray,
+        k_cache: np.ndarray,
+        v_cache: np.ndarray,
+        style: str,
+        q_norm: np.ndarray | None,
+        k_norm: np.ndarray | None,
+        eps: float,
+        positions: np.ndarray,
+        places: np.ndarray,
+    ) -> np.ndarray:
+        c, s = cos[positions], sin[positions]
+        return rope_into(qkv, c, s, k_cache, v_cache, places, style, q_norm, k_norm, eps)
+
+
+@op("hightide.take_tokens.default", family="gather")
+class TakeTokens(Op):
+    """Token ids, of which -1 - n stands for the n-th id that was chosen in the step before."""
+
+    tokens: Tensor
+    chosen: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        ctx.require_indices(self.tokens, -self.chosen.numel, 2**31 - 1, "token id")
+        return [self.tokens.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        count = self.tokens.numel
+        yield kernel("attention/take_tokens.wgsl").over(
+            ceil_div(count, 64), tokens=self.tokens, chosen=self.chosen, out=out, count=count
+        )
+
+    @staticmethod
+    def reference(tokens: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        return np.where(tokens < 0, chosen.reshape(-1)[np.minimum(-1 - tokens, chosen.size - 1)], tokens)
