@@ -25,6 +25,7 @@ FOLDERS = (
     "embedding",
     "rotary",
     "attention",
+    "pages",
     "sampling",
     "softmax",
     "fill",

@@ -49,7 +49,7 @@ PREFILL = Choice(
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the keys of a ragged batch are; see `hightide.ops.attention.pages`."""
+    """Where the keys of a ragged batch are; see `hightide.ops.pages.pages`."""
 
     tiles: Tensor  # [N, 4]
     table: Tensor

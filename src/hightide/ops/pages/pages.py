@@ -1,7 +1,7 @@
 """Attention of many sequences in one step, over keys and values that lie in pages.
 
-A step is a ragged batch: the rows of its sequences end to end. A pool [1, C, H, D] holds pages of `page` rows. Beside the
-rows there are tables, all int32:
+A step is a ragged batch: the rows of its sequences end to end. A pool [1, C, H, D] holds pages of `page` rows. Beside
+the rows there are tables, all int32:
 
 * `places` [T]: where in the pool the key and the value of each row go;
 * `tiles` [N, 4]: attention's work list. A tile is rows of one sequence that follow each other: its first row, how many,
@@ -224,7 +224,7 @@ class TakeTokens(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         count = self.tokens.numel
-        yield kernel("attention/take_tokens.wgsl").over(
+        yield kernel("pages/take_tokens.wgsl").over(
             ceil_div(count, 64), tokens=self.tokens, chosen=self.chosen, out=out, count=count
         )
 
