@@ -32,8 +32,9 @@ from hightide.fuse.row_rules import (
 from hightide.graph.blob import Zeros
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Sym, SymExpr
-from hightide.graph.values import ITEM_SIZE, ListValue, LiteralValue, SymIntValue, TensorValue
+from hightide.graph.values import ITEM_SIZE, Dims, ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops import REGISTRY
+from hightide.ops.arguments import arguments_of
 from hightide.ops.attention.attention import scale_of
 from hightide.ops.binding import mutated_ids
 from hightide.ops.builder import GraphBuilder
@@ -122,8 +123,8 @@ class _Walk:
         self._written = {id for call in graph.calls if call.name in REGISTRY for id in mutated_ids(call)}
         self._counts: dict[bool, SymIntValue] = {}
         t, w = sizes.rows, sizes.wanted
-        dims = ((1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), (sizes.singles, 4), (sizes.tiles, 4))
-        dims = (*dims, (sizes.table,), (1,))
+        lists: list[Dims] = [(sizes.singles, 4), (sizes.tiles, 4), (sizes.table,), (1,)]
+        dims: list[Dims] = [(1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), *lists]
         self.inputs: dict[str, TensorValue] = {
             name: b.input(d, "float32" if name == "settings" else "int32")
             for name, d in zip(RAGGED_INPUTS, dims, strict=True)
@@ -214,9 +215,12 @@ class _Walk:
     def emit(self, call: OpCall, given: Given, *by_rows: str, **changed: Any) -> tuple[TensorValue, ...]:
         """The call in the new graph, some arguments changed; only those named `by_rows` may have rows."""
         args = {name: self._argument(call, name, one, by_rows) for name, one in {**given, **changed}.items()}
+        declared = [argument.name for argument in arguments_of(REGISTRY[call.name])]
+        last = max((declared.index(name) for name in args), default=-1)
+        in_order = [args.get(name) for name in declared[: last + 1]]
         dtypes = tuple(self.dtype(id) for id in self._outs(call))
         try:
-            made = self.builder.call(call.name, dtype=dtypes, **args)
+            made = self.builder.call(call.name, *in_order, dtype=dtypes)
         except InputError as error:
             refuse(call, f"does not take rows of several sequences: {error}")
         return made if isinstance(made, tuple) else (made,)
