@@ -24,7 +24,7 @@ TESTS = Path(__file__).parents[1]
 MODELS = sorted(TESTS.glob("models/*.gguf"))
 LARGEST = ("gemma3_27b.gguf",)
 # Programs of the exporter whose method forward(tokens, position) is one graph.
-NAMES = "8da4w all_logits chunks fp16 fp32 g64 gqa half_rope mqa static".split()
+NAMES = ["8da4w", "all_logits", "chunks", "fp16", "fp32", "g64", "gqa", "half_rope", "mqa", "static"]
 PROGRAMS = [
     TESTS / f"conformance/{name}.pte"
     for name in (*(f"llama_{n}" for n in NAMES), "qwen2", "qwen3", "smollm2", "gemma_norms")
