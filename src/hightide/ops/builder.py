@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ class GraphBuilder:
     def stored(self, dims: Sequence[int], dtype: str, data: Blob) -> TensorValue:
         """A constant whose bytes lie in a file; `dtype` may be a GGUF block type."""
         return self._tensor(tuple(dims), dtype, data)
+
+    def copied(self, value: TensorValue) -> TensorValue:
+        """A constant of another graph."""
+        copy = replace(value, id=len(self.values))
+        self.values.append(copy)
+        return copy
 
     def zeros(self, dims: Sequence[int]) -> TensorValue:
         """Zeros in float32, for state."""

@@ -230,4 +230,4 @@ class TakeTokens(Op):
 
     @staticmethod
     def reference(tokens: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        return np.where(tokens < 0, chosen.reshape(-1)[np.minimum(-1 - tokens, chosen.size - 1)], tokens)
+        return np.where(tokens < 0, chosen.reshape(-1)[np.clip(-1 - tokens, 0, chosen.size - 1)], tokens)

@@ -25,7 +25,7 @@ class Sample(Op):
     settings: Tensor
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        if self.settings.dims != (SETTINGS,) or not self.logits.width:
+        if self.settings.dims not in ((SETTINGS,), (self.logits.rows, SETTINGS)) or not self.logits.width:
             raise InputError(f"sampling takes {SETTINGS} settings and logits, not {list(self.settings.dims)}")
         return [self.logits.dims[:-1]]
 
@@ -44,7 +44,7 @@ class Sample(Op):
     @staticmethod
     def reference(logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
         rows = logits.reshape(-1, logits.shape[-1])
-        ids = [sample(row, *settings.tolist()) for row in rows]
+        ids = [sample(row, *s) for row, s in zip(rows, np.broadcast_to(settings, (len(rows), SETTINGS)).tolist())]
         return np.array(ids, np.int32).reshape(logits.shape[:-1])
 
 

@@ -1,0 +1,121 @@
+"""Random ragged batches: sequences that grow in steps of many rows, their pages shuffled; and each sequence alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, RaggedSizes
+from hightide.graph.graph import Graph
+from hightide.graph.values import TensorValue
+from hightide.ops.pages.pages import TILE
+from hightide.runtime.cpu_session import CpuSession
+
+SIZES = RaggedSizes(rows=28, wanted=6, singles=7, tiles=9, page=4, pages=40, table=37)
+GREEDY = np.zeros(5, np.float32)
+
+
+@dataclass
+class Step:
+    """The inputs of a step, and of which (sequence, position) each wanted row is."""
+
+    inputs: list[np.ndarray]
+    wanted: list[tuple[int, int]]
+
+
+@dataclass
+class Batches:
+    """Sequences of random tokens, and the pages that each has."""
+
+    vocabulary: int
+    lengths: tuple[int, ...]
+    sizes: RaggedSizes = SIZES
+    seed: int = 0
+    tokens: list[np.ndarray] = field(init=False)
+    pages: list[np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.tokens = [self.rng.integers(0, self.vocabulary, length) for length in self.lengths]
+        shuffled, at = self.rng.permutation(self.sizes.pages), 0
+        self.pages = []
+        for length in self.lengths:
+            count = -(-length // self.sizes.page)
+            self.pages.append(shuffled[at : at + count])
+            at += count
+
+    def steps(self) -> Iterator[Step]:
+        """Steps until every sequence has ended: each takes some tokens of some sequences, in any order."""
+        done = [0] * len(self.tokens)
+        while any(n < len(tokens) for n, tokens in zip(done, self.tokens, strict=True)):
+            takes: dict[int, int] = {}
+            for n in self.rng.permutation(len(self.tokens)).tolist():
+                room = min(self.sizes.rows - sum(takes.values()), len(self.tokens[n]) - done[n])
+                if room and len(takes) < self.sizes.singles:
+                    takes[n] = int(self.rng.integers(1, room + 1)) if self.rng.random() < 0.6 else 1
+            yield self._step(takes, done)
+            for n, count in takes.items():
+                done[n] += count
+
+    def _step(self, takes: dict[int, int], done: list[int]) -> Step:
+        sizes, page, rows = self.sizes, self.sizes.page, [(n, done[n] + i) for n in takes for i in range(takes[n])]
+        table, offsets, lists = [], {}, ([], [])  # type: ignore[var-annotated]
+        for n in takes:
+            offsets[n] = len(table)
+            table += self.pages[n].tolist()
+        table += [0] * (sizes.table - len(table))
+        first = 0
+        for n, count in takes.items():
+            for start in range(0, count, TILE):
+                tile = (first + start, min(TILE, count - start), done[n] + start, offsets[n])
+                lists[tile[1] > 1].append(tile)
+            first += count
+        chosen = self.rng.integers(0, self.vocabulary, sizes.wanted)
+        tokens = np.array([self.tokens[n][position] for n, position in rows])
+        fed = self.rng.permutation(len(rows))[: sizes.wanted // 2]
+        chosen[: len(fed)] = tokens[fed]
+        tokens[fed] = -1 - np.arange(len(fed))
+        wanted = self.rng.permutation(len(rows))[: int(self.rng.integers(1, sizes.wanted + 1))]
+        positions = [position for _, position in rows]
+        places = [self.pages[n][position // page] * page + position % page for n, position in rows]
+        settings = np.zeros((len(wanted), 5), np.float32)
+        singles, tiles = (np.array(tile, np.int32).reshape(-1, 4) for tile in lists)
+        given = (tokens[None], chosen, positions, places, wanted, settings, singles, tiles, table, [max(positions) + 1])
+        inputs = [np.asarray(one, np.float32 if one is settings else np.int32) for one in given]
+        return Step(inputs, [rows[row] for row in wanted])
+
+
+def alone(graph: Graph, tokens: np.ndarray) -> np.ndarray:
+    """Logits [tokens, vocabulary] of one sequence, token by token in float64."""
+    session = CpuSession(graph, dtype="float64")
+    rest = [np.array([1], np.int32), GREEDY] if len(graph.inputs) == 4 else []
+    rows = []
+    for position, token in enumerate(tokens):
+        logits, *_ = session.run([np.array([[token]], np.int32), np.array([position], np.int32), *rest])
+        rows.append(logits.reshape(-1))
+    return np.array(rows)
+
+
+def ragged_session(graph: Graph) -> CpuSession:
+    """The session of a ragged graph in float64, with NaN in every page."""
+    session = CpuSession(graph, RAGGED_DYNAMIC, RAGGED_INPUTS, dtype="float64")
+    session.write_state([np.full_like(array, np.nan) for array in session.read_state()])
+    return session
+
+
+def vocabulary_of(graph: Graph) -> int:
+    logits = graph.values[graph.outputs[0]]
+    assert isinstance(logits, TensorValue)
+    return logits.dims[-1]
+
+
+def untouched(state: np.ndarray, batches: Batches) -> bool:
+    """Whether the pages that no sequence has, and the ends of those that one has, are as they were."""
+    page = batches.sizes.page
+    rows = np.ones(state.shape[1], bool)
+    for tokens, pages in zip(batches.tokens, batches.pages, strict=True):
+        at = np.arange(len(tokens))
+        rows[pages[at // page] * page + at % page] = False
+    return bool(np.isnan(state[:, rows]).all() and not np.isnan(state[:, ~rows]).any())
