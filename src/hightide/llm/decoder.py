@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,14 +87,19 @@ class RaggedDecoder:
         logits = session.graph.values[session.graph.outputs[0]]
         assert isinstance(logits, TensorValue)
         self.vocab_size = logits.dims[-1]
+        self._fed = False  # whether the ids of a step before are on the device
 
     def launch(self, batch: Batch) -> Any:
         want = () if not batch.wanted else (0, 1) if batch.logits else (1,)
-        return self.session.launch(self._inputs(batch), want, feed={1: 1})
+        ticket = self.session.launch(self._inputs(batch), want, feed={1: 1})
+        self._fed = True
+        return ticket
 
     def _inputs(self, batch: Batch) -> list[Any]:
-        given = tables(batch, self.page, self.alike).arrays(self.sizes.table)
-        return [given.get(spec.name, Fed(spec.dims)) for spec in self.session.specs]
+        given: dict[str, Any] = tables(batch, self.page, self.alike).arrays(self.sizes.table)
+        chosen = (self.sizes.wanted,)
+        given["chosen"] = Fed(chosen) if self._fed else np.zeros(chosen, np.int32)
+        return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:
         outputs = self.session.collect(ticket)
@@ -107,6 +111,7 @@ class RaggedDecoder:
         self.session.abandon()
 
     def recover(self) -> None:
+        self._fed = False
         self.session.recover()
 
     def first_odd(self, batch: Batch) -> OpCall | None:
@@ -129,11 +134,13 @@ class RaggedDecoder:
 
     def _runs(self, pages: Sequence[int], length: int) -> list[tuple[int, int]]:
         """(first row, rows) of pages that follow each other, for the first `length` tokens."""
-        runs = []
-        for _, group in groupby(enumerate(pages[: -(-length // self.page)]), lambda item: item[1] - item[0]):
-            at, page = next(group)
-            count = 1 + sum(1 for _ in group)
-            runs.append((page * self.page, min(count * self.page, length - at * self.page)))
+        runs: list[tuple[int, int]] = []
+        for at, page in enumerate(pages[: -(-length // self.page)]):
+            first, count = page * self.page, min(self.page, length - at * self.page)
+            if runs and sum(runs[-1]) == first:
+                runs[-1] = (runs[-1][0], runs[-1][1] + count)
+            else:
+                runs.append((first, count))
         return runs
 
     def state_layout(self, length: int) -> StateLayout:
@@ -163,9 +170,7 @@ class Straight:
         self.decoder = decoder
         self.pages = range(-(-decoder.context // decoder.page)) if pages is None else pages
 
-    def launch(
-        self, tokens: Sequence[int] | None, position: int, keep: int = 1, logits: bool = False
-    ) -> Any:
+    def launch(self, tokens: Sequence[int] | None, position: int, keep: int = 1, logits: bool = False) -> Any:
         """Start a step. No tokens: the id that the step before chose."""
         return self.decoder.launch(self._batch([-1] if tokens is None else tokens, position, keep, logits))
 

@@ -22,7 +22,6 @@ from hightide.llm.model import Model, Placement, Prompt, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.pages import PagedSequence
 from hightide.llm.state_file import read_state, write_state
-from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer
 from hightide.ops.choices import check_routes
 from hightide.option_checks import check_callable, check_int, check_path

@@ -187,7 +187,9 @@ def ragged_sizes(graph: Graph, context: int, rows: int, placement: Placement, ha
     each = -(-context // PAGE)
     pages = each * min(placement.sequences, 4)
     if placement.kv_bytes is not None:
-        pages = min(placement.kv_bytes // (_token_bytes(graph, graph_aliases(graph), halves) * PAGE), each * placement.sequences)
+        pages = min(
+            placement.kv_bytes // (_token_bytes(graph, graph_aliases(graph), halves) * PAGE), each * placement.sequences
+        )
         if pages < 1:
             raise InputError(f"{placement.kv_bytes} bytes do not hold the keys and values of {PAGE} tokens")
     rows = max(min(rows, context), placement.sequences)
