@@ -10,32 +10,52 @@ from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
 
 SDPA = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
+STYLES = {"et_vk.apply_rotary_emb_hf.default": "halves", "et_vk.apply_rotary_emb.default": "interleaved"}
 OURS = "hightide.attention.default"
+OPTIONS = ("scale", "window", "softcap")
+PAGED = "hightide.paged_attention.default"
+LISTS = ("k_pool", "v_pool", "singles", "tiles", "pages", "longest", "page")
 
 
 def attention(r: Rewriter) -> None:
-    """linears -> norm of heads -> rotary embedding -> cached attention, as: linear, `rope_cache`, `attend`."""
-    for call in r.calls(*SDPA, OURS):
+    """linears -> norm of heads -> rotary embedding -> cached attention, as: linear, `rope_cache`, `attend`.
+
+    Of rows in pages: linear, `rope_pages`, `attend_pages`.
+    """
+    for call in r.calls(*SDPA, OURS, PAGED):
         turned = _turned(r, call)
         joined = None if turned is None else _joined(r, turned.heads_of)
         if turned is None or joined is None or not _by_heads(r, joined, turned.heads_of):
             continue
         given = r.tensor(call.args["q"])
         q = r.new_tensor(given.dims, given.dtype)
-        cached = {name: call.args[name] for name in ("k_cache", "v_cache", "position")}
         sizes = {
             "heads": r.new_literal(given.dims[2]),
             "kv_heads": r.new_literal(r.tensor(call.args["k"]).dims[2]),
             "depth": r.new_literal(given.dims[3]),
             "style": r.new_literal(turned.style),
         }
-        rope = {"qkv": joined.qkv, "cos": turned.cos, "sin": turned.sin, **cached, **sizes, **turned.norms}
-        attend = {"q": q, **cached, **_options(r, call)}
-        new = [
-            OpCall(0, "hightide.rope_cache.default", rope, q),
-            OpCall(0, "hightide.attend.default", attend, call.out),
-        ]
-        r.replace([*joined.gone, *turned.passed, call], [*joined.made, *new])
+        rope = {"qkv": joined.qkv, "cos": turned.cos, "sin": turned.sin, **sizes, **turned.norms}
+        made = _in_pages(r, call, turned, rope, q) if call.name == PAGED else _in_caches(r, call, rope, q)
+        r.replace([*joined.gone, *turned.passed, call], [*joined.made, *made])
+
+
+def _in_caches(r: Rewriter, call: OpCall, rope: dict[str, int], q: int) -> list[OpCall]:
+    cached = {name: call.args[name] for name in ("k_cache", "v_cache", "position")}
+    return [
+        OpCall(0, "hightide.rope_cache.default", {**rope, **cached}, q),
+        OpCall(0, "hightide.attend.default", {"q": q, **cached, **_options(r, call)}, call.out),
+    ]
+
+
+def _in_pages(r: Rewriter, call: OpCall, turned: _Turned, rope: dict[str, int], q: int) -> list[OpCall]:
+    args = call.args
+    where = {"k_cache": args["k_pool"], "v_cache": args["v_pool"], "places": args["places"]}
+    attend = {"q": q, **{name: args[name] for name in (*LISTS, *OPTIONS) if name in args}}
+    return [
+        OpCall(0, "hightide.rope_pages.default", {**rope, **where, "positions": turned.positions}, q),
+        OpCall(0, "hightide.attend_pages.default", attend, call.out),
+    ]
 
 
 @dataclass
@@ -48,25 +68,30 @@ class _Turned:
     style: str
     norms: dict[str, int]  # weights for q and k, and eps; or nothing
     passed: list[OpCall]
+    positions: int  # what the tables are read from on, or a tensor of the row for each token
 
 
 def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
-    q, k, v, position = (call.args[name] for name in ("q", "k", "v", "position"))
+    q, k, v = (call.args[name] for name in ("q", "k", "v"))
     if call.name in SDPA and (r.option(call, "mask") is not None or r.option(call, "dropout") != 0):
         return None  # a mask or dropout, which the op itself refuses
     rotary = r.maker(q)
     if rotary is None or r.items(rotary.out) != (q, k) or r.tensor(k).dims[2:] != r.tensor(v).dims[2:]:
         return None
     passed = [rotary]
-    if rotary.name == "et_vk.apply_rotary_emb_hf.default" and rotary.args["start"] == position:
-        style, cos, sin = "halves", rotary.args["cos"], rotary.args["sin"]
-    elif rotary.name == "et_vk.apply_rotary_emb.default":
-        style = "interleaved"  # with tables that are sliced to the tokens; slices serve all layers and go when unused
-        tables = [_sliced_at(r, rotary.args[name], position) for name in ("cos", "sin")]
-        if None in tables:
+    if rotary.name not in STYLES:
+        return None
+    tables = [rotary.args[name] for name in ("cos", "sin")]
+    if call.name == PAGED:
+        if "start" in rotary.args and r.literal(rotary.args["start"]) != 0:
             return None
-        cos, sin = (table for table in tables if table is not None)
+        read = [_gathered(r, table) for table in tables]
+    elif "start" in rotary.args:
+        read = [(table, rotary.args["start"]) for table in tables]
     else:
+        read = [_sliced(r, table) for table in tables]
+    (cos, positions), (sin, others) = read
+    if cos is None or sin is None or positions != others or positions != call.args.get("position", positions):
         return None
     q, k = rotary.args["xq"], rotary.args["xk"]
     norms = [r.maker(id) for id in (q, k)]
@@ -78,19 +103,30 @@ def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
         given = {"q_norm": q_norm.args["weight"], "k_norm": k_norm.args["weight"], "eps": q_norm.args["eps"]}
         passed += [q_norm, k_norm]
         q, k = q_norm.args["x"], k_norm.args["x"]
-    return _Turned((q, k, v), cos, sin, style, given, passed)
+    return _Turned((q, k, v), cos, sin, STYLES[rotary.name], given, passed, positions)
 
 
-def _sliced_at(r: Rewriter, table: int, position: int) -> int | None:
-    """The table that this is the rows from `position` on of."""
-    source, _ = r.behind_views(table)
+def _sliced(r: Rewriter, rows: int) -> tuple[int | None, int]:
+    """The table that these are the rows of from a position on, and the position; slices go when unused."""
+    call = _picked(r, rows, "aten.slice_copy.Tensor")
+    if call is None or "start" not in call.args or r.option(call, "step") != 1:
+        return None, -1
+    return call.args["x"], call.args["start"]
+
+
+def _gathered(r: Rewriter, rows: int) -> tuple[int | None, int]:
+    """The table that these are the rows of, and the tensor that says which."""
+    call = _picked(r, rows, "aten.index_select.default")
+    return (None, -1) if call is None else (call.args["x"], call.args["indices"])
+
+
+def _picked(r: Rewriter, rows: int, name: str) -> OpCall | None:
+    """The call of this op, along the first dim of a table, that these rows are of."""
+    source, _ = r.behind_views(rows)
     call = r.maker(source)
-    if call is None or call.name != "aten.slice_copy.Tensor" or r.is_written(call.args["x"]):
+    if call is None or call.name != name or r.option(call, "dim") != 0 or r.is_written(call.args["x"]):
         return None
-    if r.live_dims(source) != r.live_dims(table):
-        return None
-    rows = call.args.get("start") == position and r.option(call, "dim") == 0 and r.option(call, "step") == 1
-    return call.args["x"] if rows else None
+    return call if r.live_dims(source) == r.live_dims(rows) else None
 
 
 @dataclass
@@ -136,5 +172,5 @@ def _by_heads(r: Rewriter, joined: _Joined, heads_of: tuple[int, int, int]) -> b
 
 def _options(r: Rewriter, call: OpCall) -> dict[str, int]:
     if call.name == OURS:
-        return {"causal": r.new_literal(True), **{name: call.args[name] for name in ("scale", "window", "softcap")}}
+        return {"causal": r.new_literal(True), **{name: call.args[name] for name in OPTIONS}}
     return {name: call.args[name] for name in ("causal", "scale")}

@@ -109,7 +109,14 @@ class LiveDims:
             )
         if call.name in SPLITS:
             return self._part(call, n)
+        if call.name == "aten.index_select.default":
+            axis, dims = self._literal(args["dim"]), self.of(args["x"])
+            picked = self.of(args["indices"]) or (1,)
+            return tuple(picked[0] if axis in (n, n - len(dims)) else dim for n, dim in enumerate(dims))
+        if call.name == "hightide.take_tokens.default":
+            return self.of(args["tokens"])
         leading, last = BUT_THE_LAST.get(op.family, ("", ""))
+        last = "v_pool" if "v_pool" in args else last
         if leading in args and last in args:
             rows = self.of(args[leading])
             return (*(rows if op.family == "embedding" else rows[:-1]), self._last(call.out, args[last]))

@@ -183,6 +183,8 @@ def _index(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     if len(at) != 1 or not isinstance(given["x"], Fixed) or not isinstance(given["indices"][at[0]], Rows):
         refuse(call, "picks by something else than one index by token, or not from a table")
     rows = given["indices"][at[0]]
+    if rows == walk.positions and at == [0]:
+        return [_gathered(walk, given["x"])]
     (out,) = walk.emit(call, given, "indices")
     return [replace(rows, value=out, dim=at[0] + rows.dim)]
 

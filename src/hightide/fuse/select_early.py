@@ -8,7 +8,7 @@ from hightide.fuse.joining import ANY, Q4, read_linear
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
 
-SELECTS = ("aten.select_copy.int", "aten.slice_copy.Tensor")
+SELECTS = ("aten.select_copy.int", "aten.slice_copy.Tensor", "aten.index_select.default")
 # Ops of which each row of the result comes from the same row of one argument alone, which is named.
 BY_ROWS = {
     **dict.fromkeys((*Q4, *ANY, "et_vk.rms_norm.default"), "x"),
