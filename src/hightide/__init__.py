@@ -15,6 +15,7 @@ from hightide.errors import DeviceError, HightideError, InputError, ProgramError
 
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
+    from hightide.llm.engine import Engine
     from hightide.llm.llm import LLM
     from hightide.llm.options import GenerationOptions
     from hightide.llm.token_sampling import Sampling
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "DeviceError",
+    "Engine",
     "GenerationOptions",
     "HightideError",
     "InputError",
@@ -40,6 +42,7 @@ __all__ = [
 
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
+    "Engine": "hightide.llm.engine",
     "LLM": "hightide.llm.llm",
     "GenerationOptions": "hightide.llm.options",
     "Method": "hightide.pte.program",

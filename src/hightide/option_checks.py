@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,6 +29,19 @@ def check_number(name: str, value: Any) -> None:
 def check_bool(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False, not {shown(value)}")
+
+
+def checked_bytes(name: str, value: Any) -> int:
+    """A number of bytes, or text such as "2 GiB"."""
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([kKMGT]i?)?B?\s*", value)
+        if found is None:
+            raise InputError(f"{name} must be bytes, or text such as '2 GiB', not {shown(value)}")
+        prefix = found[2] or ""
+        scale = (1024 if prefix.endswith("i") else 1000) ** " KMGT".index(prefix[:1].upper() or " ")
+        value = int(float(found[1]) * scale)
+    check_int(name, value, 1)
+    return int(value)
 
 
 def check_path(name: str, value: Any) -> None:

@@ -11,8 +11,11 @@ from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.ops.attention.steps import DECODE, PART_KEYS, PREFILL
 from hightide.ops.builder import GraphBuilder
+from hightide.ops.pages.ragged import Ragged, SequenceRows, ragged
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.need import needs_of
+from hightide.runtime.small_graph import check_of
 from hightide.traits import Traits
 
 CASE = {case.name: case for case in CASES}
@@ -94,3 +97,79 @@ def test_defaults_by_adapter() -> None:
     assert (DECODE.default(gpu), PREFILL.default(gpu)) == ("split", "tiles")
     assert (DECODE.default(plain), PREFILL.default(plain)) == ("split", "tiles")
     assert not DECODE.possible(plain, "single") and not PREFILL.possible(plain, "stream")
+
+
+PAGE = 16
+POOL = 4 * CONTEXT // PAGE * PAGE
+
+
+def paged_graph(window: int, softcap: float) -> Graph:
+    b = GraphBuilder()
+    q, longest = b.input((1, 64, 6, 8)), b.input((1,), "int32")
+    pools = [b.zeros((1, POOL, 2, 8)) for _ in range(2)]
+    k, v = (b.input((1, 64, 2, 8)) for _ in range(2))
+    singles, tiles, pages, places = (b.input(dims, "int32") for dims in ((64, 4), (64, 4), (POOL // PAGE,), (64,)))
+    keys = b.call("et_vk.select_as_symint.default", longest, 0, 0)
+    tables = (singles, tiles, pages, keys, PAGE, 0.35, window, softcap)
+    return b.graph(b.call("hightide.paged_attention.default", q, *pools, *tables, k, v, places))
+
+
+def paged_inputs(pieces: list[SequenceRows], rng: np.random.Generator) -> tuple[list[np.ndarray], Ragged]:
+    made = ragged(pieces, PAGE, POOL)
+    q, k, v = (rng.uniform(-2, 2, (1, made.places.size, heads, 8)).astype(np.float32) for heads in (6, 2, 2))
+    longest = np.array([max((piece.keys for piece in pieces), default=0)], np.int32)
+    return [q, longest, k, v, made.singles, made.tiles, made.pages, made.places], made
+
+
+STEPS = [
+    [SequenceRows(1, 0)],
+    [SequenceRows(1, 2 * PART_KEYS), SequenceRows(1, PART_KEYS - 1), SequenceRows(1, 5)],
+    [SequenceRows(40, 0), SequenceRows(1, PART_KEYS), SequenceRows(9, PART_KEYS + 3), SequenceRows(1, 3)],
+    [],
+    [SequenceRows(33, CONTEXT - 33), SequenceRows(1, CONTEXT - 1)],
+]
+
+
+@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (PART_KEYS + 9, 3.0), (5, 0.0)])
+@pytest.mark.parametrize("routes", ROUTES, ids=lambda routes: "-".join(routes.values()))
+def test_ragged_batches(device: Device, routes: dict[str, str], window: int, softcap: float) -> None:
+    """Sequences see their own keys only: everything else in the pools is NaN."""
+    possible(device, routes)
+    graph = paged_graph(window, softcap)
+    gpu, cpu = GpuSession(graph, device, choices=routes), CpuSession(graph, dtype="float64")
+    rng = np.random.default_rng(4)
+    for pieces in STEPS:
+        inputs, made = paged_inputs(pieces, rng)
+        state = [np.full((1, POOL, 2, 8), np.nan, np.float32) for _ in range(2)]
+        for pool in state:
+            pool[:, made.own] = rng.uniform(-2, 2, (1, made.own.size, 2, 8))
+        for session in (gpu, cpu):
+            session.write_state(state)
+        gpu.poison()
+        (got,), (expected,) = gpu.run(inputs), cpu.run(inputs)
+        assert got.shape == expected.shape
+        if got.size:
+            assert np.abs(got - expected).max() <= 2e-6 * np.abs(expected).max(), pieces
+
+
+def test_ragged_batches_over_halves(device: Device) -> None:
+    if not device.traits.f16:
+        pytest.skip("for adapters with 16-bit floats")
+    graph = paged_graph(0, 0.0)
+    gpu, cpu = GpuSession(graph, device, half_caches=True), CpuSession(graph, dtype="float64")
+    rng = np.random.default_rng(4)
+    for pieces in ([SequenceRows(20, 0), SequenceRows(1, 0)], [SequenceRows(1, 20), SequenceRows(17, 1)]):
+        inputs, _ = paged_inputs(pieces, rng)
+        (got,), (expected,) = gpu.run(inputs), cpu.run(inputs)
+        assert np.abs(got - expected).max() <= 2e-3 * np.abs(expected).max(), pieces
+    assert {pool.dtype for pool in gpu.read_state()} == {np.dtype("float16")}
+
+
+def test_kernels_on_pages_prove_themselves(device: Device) -> None:
+    """With the tables that the op makes for its own arguments, of which no random ones would do."""
+    with GpuSession(paged_graph(0, 0.0), device) as session:
+        for pieces in STEPS[:3]:
+            plan = session.level(paged_inputs(pieces, np.random.default_rng(4))[0])[1]
+            for need, call in needs_of(plan).items():
+                check = check_of(need, session.planner, plan, call)
+                assert check is not None and not check.problem(device)

@@ -25,8 +25,8 @@ from hightide.cli.options import (
 from hightide.cli.progress import bar
 from hightide.errors import InputError
 from hightide.llm.answer import Piece, Stats
-from hightide.llm.generation import Stream
-from hightide.llm.llm import LLM, Prompt
+from hightide.llm.llm import LLM, Stream
+from hightide.llm.model import Prompt
 from hightide.llm.options import GenerationOptions
 
 

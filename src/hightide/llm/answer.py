@@ -13,6 +13,7 @@ class Piece:
     token: int
     logprob: float | None = None
     alternatives: tuple[tuple[int, float], ...] = ()
+    sample: int = 0  # which of several answers to a request it is of
 
 
 @dataclass

@@ -1,38 +1,28 @@
-"""A language model on a session: tokens at a position in, the next ids (and logits) out."""
+"""A language model on a session: rows of many sequences in, the next ids (and logits) out."""
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
-from hightide.formats.gguf import read_gguf
-from hightide.graph.graph import Graph, OpCall
+from hightide.errors import HightideError, InputError
+from hightide.fuse.ragged import RaggedSizes
+from hightide.graph.graph import OpCall
 from hightide.graph.values import TensorValue
-from hightide.llm.context_room import what_fits
-from hightide.llm.models import build_graph
-from hightide.llm.models.model_builder import DYNAMIC, INPUTS, MAX_KEEP, choose_context
+from hightide.llm.batch import GREEDY, Batch, Rows, tables
 from hightide.llm.state_file import StateLayout
-from hightide.ops.choices import check_routes
-from hightide.ops.sampling.sampling import SETTINGS, sample
-from hightide.pte.program import Method, Program
-from hightide.runtime.build import build_session, choose_device, named_device
-from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Fed, Session
 
 Progress = Callable[[int, int], None]  # (done, in all)
-GREEDY = np.zeros(SETTINGS, np.float32)
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a call gave: ids [keep], and logits [keep, vocabulary] where they were asked for.
+    """What a step gave: ids [wanted], and logits [wanted, vocabulary] where they were asked for.
 
     An id of -1 stands for logits that are not numbers.
     """
@@ -41,270 +31,164 @@ class StepResult:
     logits: np.ndarray | None
 
 
-Tokens: TypeAlias = Sequence[int] | None  # None: the id that the call before chose
-
-
 class Decoder(Protocol):
-    """What the engine needs of a model. Calls are launched and collected in order."""
+    """What the step loop needs of a model. Steps are launched and collected in order, two under way at most."""
 
-    context: int
-    max_tokens: int  # of one call
-    max_keep: int  # tokens of one call whose ids can be had
+    context: int  # tokens of a sequence, at most
+    page: int  # tokens of a page of keys and values
+    pages: int  # in all
+    max_rows: int  # of a step
+    max_wanted: int  # ids of a step
+    max_keep: int  # ids that one sequence can have of a step
     vocab_size: int
     device: str
 
-    def launch(
-        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
-    ) -> Any:
-        """Start a call. No tokens: the id that the call before chose, which may not have arrived yet."""
+    def launch(self, batch: Batch) -> Any:
+        """Start a step."""
 
     def collect(self, ticket: Any) -> StepResult: ...
 
     def abandon(self) -> None:
-        """Forget the calls that are under way."""
+        """Forget the steps that are under way."""
 
     def recover(self) -> None:
-        """Go on after a device was lost; the state is as at the start."""
+        """Go on after a device was lost; the pages are empty."""
 
-    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
-        """Make a call again, and give the first op whose output has NaN or +infinity, if that can be told."""
+    def first_odd(self, batch: Batch) -> OpCall | None:
+        """Make a step again, and give the first op whose output has NaN or +infinity, if that can be told."""
 
-    def device_bytes(self) -> dict[str, int]: ...
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy pages (from, to), one after the other, before the next step."""
+
+    def read_pages(self, pages: Sequence[int], length: int) -> list[np.ndarray]:
+        """The keys and values of the first `length` tokens in these pages, layer by layer."""
+
+    def write_pages(self, pages: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
+        """Put back what `read_pages` gave."""
 
     def state_layout(self, length: int) -> StateLayout:
-        """What `save` gives for the first `length` positions."""
+        """What `read_pages` gives for `length` tokens."""
 
-    def save(self, length: int) -> list[np.ndarray]:
-        """The state of the first `length` positions."""
-
-    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
-        """Put back what `save` gave."""
+    def device_bytes(self) -> dict[str, int]: ...
 
     def close(self) -> None:
         """Free what it holds on its device."""
 
 
-class GraphDecoder:
-    """A model that is one graph with a KV cache and a choice of ids at its end."""
+class RaggedDecoder:
+    """A ragged graph: the rows of all sequences in one run."""
 
-    def __init__(self, session: Session, *, context: int, max_keep: int, takes_keep: bool) -> None:
-        self.session = session
-        self.context, self.takes_keep = context, takes_keep
+    def __init__(self, session: Session, sizes: RaggedSizes, *, context: int, alike: bool = False) -> None:
+        """`alike`: rows are computed alike whatever else is in their batch."""
+        self.session, self.sizes, self.alike = session, sizes, alike
+        self.context, self.page, self.pages = context, sizes.page, sizes.pages
+        self.max_rows, self.max_wanted, self.max_keep = sizes.rows, sizes.wanted, sizes.wanted
         self.device = session.name
-        self.max_tokens = session.specs[0].dims[1]
-        self.max_keep = min(max_keep, self.max_tokens)
         logits = session.graph.values[session.graph.outputs[0]]
         assert isinstance(logits, TensorValue)
         self.vocab_size = logits.dims[-1]
+        self._fed = False  # whether the ids of a step before are on the device
 
-    def launch(
-        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
-    ) -> Any:
-        want = () if keep == 0 else (0, 1) if logits else (1,)
-        given = self._inputs(tokens, position, keep, settings)
-        return keep, self.session.launch(given, want, feed={1: 0} if keep == 1 else {})
+    def launch(self, batch: Batch) -> Any:
+        want = () if not batch.wanted else (0, 1) if batch.logits else (1,)
+        ticket = self.session.launch(self._inputs(batch), want, feed={1: 1})
+        self._fed = True
+        return ticket
+
+    def _inputs(self, batch: Batch) -> list[Any]:
+        given: dict[str, Any] = tables(batch, self.page, self.alike).arrays(self.sizes.table)
+        chosen = (self.sizes.wanted,)
+        given["chosen"] = Fed(chosen) if self._fed else np.zeros(chosen, np.int32)
+        return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:
-        keep, launched = ticket
-        outputs = self.session.collect(launched)
+        outputs = self.session.collect(ticket)
         if not outputs:
             return StepResult(np.zeros(0, np.int64), None)
-        ids = outputs[-1].reshape(-1)[-keep:]
-        return StepResult(ids, outputs[0].reshape(-1, self.vocab_size)[-keep:] if len(outputs) == 2 else None)
+        return StepResult(outputs[-1].reshape(-1), outputs[0][0] if len(outputs) == 2 else None)
 
     def abandon(self) -> None:
         self.session.abandon()
 
     def recover(self) -> None:
+        self._fed = False
         self.session.recover()
 
-    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
-        return self.session.first_odd(self._inputs(tokens, position, 1, GREEDY))
+    def first_odd(self, batch: Batch) -> OpCall | None:
+        return self.session.first_odd(self._inputs(batch))
 
-    def _inputs(self, tokens: Tokens, position: int, keep: int, settings: np.ndarray) -> list[Any]:
-        given: list[Any] = [Fed((1, 1)) if tokens is None else _row(tokens), np.array([position])]
-        if self.takes_keep:
-            given.append(np.array([keep]))
-        given.append(settings)
-        specs = self.session.specs
-        return [g if isinstance(g, Fed) else g.astype(s.dtype) for g, s in zip(given, specs, strict=True)]
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.session.copy_rows([(source * self.page, to * self.page, self.page) for source, to in pairs])
+
+    def read_pages(self, pages: Sequence[int], length: int) -> list[np.ndarray]:
+        parts = [self.session.read_rows(first, count) for first, count in self._runs(pages, length)]
+        if not parts:
+            return [np.zeros(dims, np.float32) for dims in self.state_layout(0).dims]
+        return [np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)]
+
+    def write_pages(self, pages: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
+        done = 0
+        for first, count in self._runs(pages, arrays[0].shape[1]):
+            self.session.write_rows(first, [array[:, done : done + count] for array in arrays])
+            done += count
+
+    def _runs(self, pages: Sequence[int], length: int) -> list[tuple[int, int]]:
+        """(first row, rows) of pages that follow each other, for the first `length` tokens."""
+        runs: list[tuple[int, int]] = []
+        for at, page in enumerate(pages[: -(-length // self.page)]):
+            first, count = page * self.page, min(self.page, length - at * self.page)
+            if runs and sum(runs[-1]) == first:
+                runs[-1] = (runs[-1][0], runs[-1][1] + count)
+            else:
+                runs.append((first, count))
+        return runs
+
+    def state_layout(self, length: int) -> StateLayout:
+        pools = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
+        dims = [value.dims for value in pools if isinstance(value, TensorValue)]
+        return StateLayout(tuple((*pool[:1], length, *pool[2:]) for pool in dims))
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
-
-    def state_layout(self, length: int) -> StateLayout:
-        whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
-        caches = [value.dims for value in whole if isinstance(value, TensorValue)]
-        return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
-
-    def save(self, length: int) -> list[np.ndarray]:
-        return [array[:, :length].copy() for array in self.session.read_state()]
-
-    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
-        _check_state(saved, self.state_layout(length), length, self.context)
-        whole = self.session.read_state()
-        for array, part in zip(whole, saved, strict=True):
-            array[:, :length] = part
-        self.session.write_state(whole)
 
     def close(self) -> None:
         self.session.close()
 
 
-class MethodDecoder:
-    """A program of several parts, or without a KV cache: called whole, ids chosen on the host."""
-
-    def __init__(self, method: Method, *, context: int, cached: bool) -> None:
-        self.method, self.cached = method, cached
-        self.device = method.sessions[0].name if method.sessions else "NumPy"
-        self.context = context
-        self.max_tokens = method.inputs[0].dims[1]
-        self.max_keep = 1
-        self.vocab_size = method.outputs[0].dims[-1]
-        self._history: list[int] = []
-        self._chosen = 0
-
-    def launch(
-        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
-    ) -> Any:
-        new = [max(0, self._chosen)] if tokens is None else list(tokens)
-        self._history[position:] = new
-        if keep == 0 and not self.cached:
-            return StepResult(np.zeros(0, np.int64), None)
-        if self.cached:
-            (out,) = self.method(_row(new), np.array([position]))
-        else:
-            (out,) = self.method(_row(self._history))
-        last = out.reshape(-1, self.vocab_size)[-1]
-        self._chosen = sample(last.astype(np.float64), *settings.astype(np.float64).tolist())
-        return StepResult(np.array([self._chosen]), last[None] if logits else None)
-
-    def collect(self, ticket: Any) -> StepResult:
-        step: StepResult = ticket
-        return step
-
-    def abandon(self) -> None:
-        """A call has ended when it is launched."""
-
-    def recover(self) -> None:
-        self.method.reset()
-
-    def first_odd(self, tokens: Sequence[int], position: int) -> OpCall | None:
-        return None
-
-    def device_bytes(self) -> dict[str, int]:
-        total: Counter[str] = Counter()
-        for session in self.method.sessions:
-            total.update(session.device_bytes())
-        return dict(total)
-
-    def state_layout(self, length: int) -> StateLayout:
-        if self.cached:
-            raise UnsupportedError("a program of several parts cannot save or restore its state")
-        return StateLayout(((length,),), "i")
-
-    def save(self, length: int) -> list[np.ndarray]:
-        self.state_layout(length)
-        return [np.array(self._history[:length], np.int64)]
-
-    def restore(self, saved: Sequence[np.ndarray], length: int) -> None:
-        _check_state(saved, self.state_layout(length), length, self.context)
-        self._history = saved[0].tolist()
-
-    def close(self) -> None:
-        self.method.close()
-
-
-def _check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:
+def check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:
+    """InputError unless these arrays are the state of `length` tokens."""
     fits = tuple(array.shape for array in saved) == layout.dims and length <= context
     if not fits or any(array.dtype.kind != layout.kind for array in saved):
         raise InputError("the saved state is from another model, or from a longer context")
 
 
-def _row(tokens: Sequence[int]) -> np.ndarray:
-    return np.array([tokens], np.int64)
+class Straight:
+    """Calls of a decoder for one sequence alone: what tools and scores are made of."""
 
+    def __init__(self, decoder: Decoder, pages: Sequence[int] | None = None) -> None:
+        """`pages` are those of the sequence; by default the first ones."""
+        self.decoder = decoder
+        self.pages = range(-(-decoder.context // decoder.page)) if pages is None else pages
 
-@dataclass(frozen=True)
-class Placement:
-    """Where a model runs, and how it is held there."""
+    def launch(self, tokens: Sequence[int] | None, position: int, keep: int = 1, logits: bool = False) -> Any:
+        """Start a step. No tokens: the id that the step before chose."""
+        return self.decoder.launch(self._batch([-1] if tokens is None else tokens, position, keep, logits))
 
-    device: str | int | None = None  # as in `hightide.load`
-    kv: str | None = None  # "f16", "f32", or None for halves on a GPU that has them
-    routes: Mapping[str, str] | None = None  # forced, by the name of the choice
-    progress: Progress | None = None  # called with (bytes uploaded, bytes in all)
+    def collect(self, ticket: Any) -> StepResult:
+        return self.decoder.collect(ticket)
 
+    def first_odd(self, tokens: Sequence[int]) -> OpCall | None:
+        """The first op that gives NaN or +infinity for these tokens, if it can be told.
 
-def open_gguf(
-    path: str | os.PathLike[str], context: int | None, max_tokens: int, placement: Placement
-) -> tuple[Decoder, dict[str, Any]]:
-    """A GGUF model whose calls take up to `max_tokens`, and the metadata that its tokenizer is in."""
-    routes = check_routes(placement.routes or {})
-    with reading(path):
-        file = read_gguf(path)
-        context = choose_context(file, context)
-    gpu = choose_device(named_device(placement.device))
+        They are read from the first on: what breaks down early may show late, through the KV cache.
+        """
+        most = self.decoder.max_rows
+        with suppress(HightideError):  # the caller has an error to report already
+            for first in range(0, len(tokens), most):
+                batch = self._batch(tokens[first : first + most], first)
+                if self.decoder.collect(self.decoder.launch(batch)).ids[-1] < 0:
+                    return self.decoder.first_odd(batch)
+        return None
 
-    def built(most: int) -> Session:
-        with reading(path):
-            graph = build_graph(file, context, min(most, context))
-        return build_session(graph, gpu, DYNAMIC, INPUTS, placement.progress, placement.kv, routes)
-
-    try:
-        session = built(max_tokens)
-    except NoRoomError as error:
-        fewer = max(1, max_tokens // 4)  # at a time: smaller activations
-        try:
-            session = built(fewer)
-        except NoRoomError:
-            halves = gpu is not None and gpu.traits.f16 and not (placement.kv == "f16" or gpu.traits.half_caches)
-            fits = what_fits(error, context, halves)
-            raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
-        warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {max_tokens}", stacklevel=3)
-    return GraphDecoder(session, context=context, max_keep=MAX_KEEP, takes_keep=True), file.metadata
-
-
-def open_pte(program: Program, context: int | None, placement: Placement) -> Decoder:
-    """A program whose method `forward` takes tokens, and a position if it has a KV cache.
-
-    A `context` uses that much of the program's own. Its device and routes are the program's.
-    """
-    name = program.file.path.name
-    info = program.methods.get("forward")
-    if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
-        raise UnsupportedError(f"{name} is not a language model: it has no method forward(tokens, input_pos)")
-    cached = len(info.inputs) == 2
-    longest = info.inputs[0].dims[1]
-    most = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
-    most = most if cached else longest
-    context = most if context is None else context
-    if not 1 <= context <= most:
-        raise InputError(f"{name} has a context of {most} tokens; it cannot use {context}")
-    graph = program.single_graph("forward")
-    if graph is None or not cached:
-        if placement.kv == "f16":
-            raise UnsupportedError("KV caches in f16 need a program that is one graph with a cache")
-        return MethodDecoder(program.method("forward"), context=context, cached=cached)
-    dynamic = [*(spec.dynamic for spec in info.inputs), False]
-    names = ["tokens", "input_pos", "settings"]
-    session = build_session(
-        with_choice(graph), program.gpu, dynamic, names, placement.progress, placement.kv, program.routes
-    )
-    every = len(info.outputs[0].dims) == 3  # logits of every token, not of the last one only
-    return GraphDecoder(session, context=context, max_keep=longest if every else 1, takes_keep=False)
-
-
-def with_choice(graph: Graph) -> Graph:
-    """The graph with one more input, the settings, and one more output, the ids chosen from its logits."""
-    logits = graph.values[graph.outputs[0]]
-    assert isinstance(logits, TensorValue)
-    settings = TensorValue(len(graph.values), (SETTINGS,), "float32", "float32")
-    ids = TensorValue(len(graph.values) + 1, logits.dims[:-1], "int32", "int32")
-    call = OpCall(len(graph.calls), "hightide.sample.default", {"logits": logits.id, "settings": settings.id}, ids.id)
-    return replace(
-        graph,
-        values=(*graph.values, settings, ids),
-        calls=(*graph.calls, call),
-        inputs=(*graph.inputs, settings.id),
-        outputs=(logits.id, ids.id),
-    )
+    def _batch(self, tokens: Sequence[int], position: int, keep: int = 1, logits: bool = False) -> Batch:
+        return Batch([Rows(list(tokens), position, self.pages, keep, (GREEDY,) * keep)], logits)

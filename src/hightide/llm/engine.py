@@ -1,104 +1,310 @@
-"""The KV cache of one conversation: which tokens are in it, the decoder behind it, the calls under way."""
+"""Many answers at once from one model: continuous batching over a paged KV cache.
+
+with hightide.Engine("model.gguf", max_sequences=16) as engine:
+    request = engine.submit("Once upon a time", max_tokens=64)
+    for piece in request:
+        print(piece.text, end="")
+"""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+import warnings
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+from hightide.errors import DeviceError, HightideError, InputError
+from hightide.llm.answer import Completion
+from hightide.llm.batcher import Batcher
+from hightide.llm.decoder import Decoder, Progress
+from hightide.llm.default_model import DEFAULT, default_model
+from hightide.llm.generation import Generation
+from hightide.llm.model import Model, Placement, Prompt, open_model
+from hightide.llm.options import GenerationOptions, read_options
+from hightide.llm.pages import PagedSequence
+from hightide.llm.request import Request
+from hightide.llm.tokenizer import Tokenizer
+from hightide.ops.choices import check_routes
+from hightide.option_checks import check_bool, check_callable, check_int, check_path, checked_bytes
+from hightide.runtime.build import check_kv, named_device
 
-from hightide.errors import DeviceLostError, InputError
-from hightide.llm.decoder import GREEDY, Decoder, StepResult, Tokens
+RATE_SECONDS = 10.0  # over which tokens per second are counted
+MAX_SAMPLES = 64
 
 
-class Closable(Protocol):
-    def close(self) -> None: ...
+@dataclass(frozen=True)
+class EngineStats:
+    """What an engine is doing."""
+
+    running: int  # sequences that have rows in steps
+    waiting: int  # sequences that wait for a place or for pages
+    pages: int  # in all
+    pages_used: int
+    pages_shared: int  # of these, by several sequences
+    page_tokens: int  # tokens of a page
+    steps: int
+    rows: int  # of all steps: tokens that were read or made
+    new_tokens: int
+    tokens_per_second: float  # new ones, over the last ten seconds
+    prefix_tokens: int  # of prompts, found in pages that others had read
+    set_aside: int  # how often a sequence gave up its pages, to be read again later
 
 
 class Engine:
-    """Launches calls of a decoder and collects them in order.
+    """A model that answers many requests at once. Every method may be called from any thread.
 
-    `tokens` are those whose keys and values are in the cache, or are being written to it. One user at a time: who
-    claims the engine closes who had it before. Threads take turns by holding the `lock`.
+    `close()`, or leaving a `with` block, ends all requests and frees what the model holds on its device.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = decoder
-        self.tokens: list[int] = []
-        self.lock = threading.RLock()
-        self.turn = 0  # goes up with each user
-        self._under_way: deque[Any] = deque()  # tickets, the oldest first
-        self._user: weakref.ref[Closable] | None = None
-
-    def launch(
-        self, tokens: Tokens, position: int, keep: int = 1, settings: np.ndarray = GREEDY, logits: bool = False
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        max_sequences: int = 16,
+        kv_memory: int | str | None = None,
+        reproducible: bool = False,
+        max_waiting: int = 1024,
+        tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
+        context: int | None = None,
+        device: str | int | None = None,
+        chunk: int = 128,
+        kv: str | None = None,
+        routes: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Start a call; see `Decoder.launch`."""
-        self._under_way.append(self.decoder.launch(tokens, position, keep, settings, logits=logits))
+        """Opens a GGUF model or a `.pte` program, as `LLM` does.
 
-    def collect(self) -> StepResult:
-        """What the oldest call under way gave."""
-        return self.decoder.collect(self._under_way.popleft())
+        `max_sequences` run at a time; up to `max_waiting` more wait. `kv_memory` ("2 GiB", or bytes) is what all keys
+        and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
+        tokens a step has at most, those of prompts included. With `reproducible`, the tokens of an answer do not
+        depend on what else is in its batches.
+        """
+        check_path("model", model)
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+            check_path("tokenizer", tokenizer)
+        if context is not None:
+            check_int("context", context, 1)
+        for name, value in (("max_sequences", max_sequences), ("chunk", chunk), ("max_waiting", max_waiting)):
+            check_int(name, value, 1)
+        check_bool("reproducible", reproducible)
+        check_callable("progress", progress)
+        check_kv(kv)
+        kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
+        forced = check_routes({} if routes is None else routes)
+        placement = Placement(named_device(device), kv, forced, progress, max_sequences, kv_bytes, reproducible)
+        model = default_model() if model == DEFAULT else model
+        self.path, self.max_waiting = Path(model), max_waiting
+        self._model = open_model(model, tokenizer, context, chunk, placement)
+        self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
+        self._loop = _StepLoop(self._model, max_sequences)
+        self._close = weakref.finalize(self, self._loop.close)
 
-    def abandon(self) -> None:
-        """Forget the calls under way: what they write to the cache is as `tokens` says, or beyond it."""
-        self._under_way.clear()
-        self.decoder.abandon()
+    def __repr__(self) -> str:
+        if not self._close.alive:
+            return f"<Engine {self.path.name} (closed)>"
+        stats = self.stats()
+        on = f"on {self._model.decoder.device}, context {self.context}"
+        return f"<Engine {self.path.name} {on}: {stats.running} running, {stats.waiting} waiting>"
 
-    def recover(self) -> None:
-        """Go on after the device was lost, with an empty cache."""
-        self.tokens = []
-        self._under_way.clear()
-        self.decoder.recover()
+    def __enter__(self) -> Engine:
+        return self
 
-    def read_again(self) -> None:
-        """The same, with the keys and values of the tokens that were in it."""
-        tokens, most = self.tokens, self.decoder.max_tokens
-        self.recover()
-        for first in range(0, len(tokens), most):
-            self.decoder.collect(self.decoder.launch(tokens[first : first + most], first, keep=0))
-        self.tokens = tokens
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def save(self) -> list[np.ndarray]:
-        """The keys and values of the tokens."""
+    @property
+    def decoder(self) -> Decoder:
+        return self._model.decoder
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of text, of chat messages (through the model's template), or of ids."""
+        return self._model.encode(prompt)
+
+    def submit(self, prompt: Prompt, options: GenerationOptions | None = None, n: int = 1, **changes: Any) -> Request:
+        """Ask for an answer to text, token ids or chat messages, or for `n` of them; returns at once.
+
+        Options are those of `LLM.stream`. Samples of one request have the seeds seed, seed + 1 and so on.
+        """
+        self._check_open()
+        check_int("n", n, 1)
+        if n > MAX_SAMPLES:
+            raise InputError(f"n must be at most {MAX_SAMPLES}, not {n}")
+        given = read_options(options, changes)
+        seeds = [None if given.seed is None else given.seed + sample for sample in range(n)]
+        ids = self._model.encode(prompt)
+        spelled = isinstance(prompt, str)
+        generations = [self._generation(ids, replace(given, seed=seed), spelled) for seed in seeds]
+        for follower in generations[1:]:
+            follower.leader = generations[0]
+        request = Request(generations, self._loop.cancel)
+        self._loop.add(request, self.max_waiting)
+        return request
+
+    def _generation(self, ids: list[int], options: GenerationOptions, spelled: bool) -> Generation:
+        sequence = PagedSequence(self._loop.batcher.pool)
+        return self._model.generation(sequence, ids, options, spelled)
+
+    def generate(
+        self, prompts: Sequence[Prompt], options: GenerationOptions | None = None, **changes: Any
+    ) -> list[Completion]:
+        """The answers to a list of prompts, in their order."""
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+            raise InputError("generate takes a list of prompts; submit takes one")
+        requests: list[Request] = []
         try:
-            return self.decoder.save(len(self.tokens))
-        except DeviceLostError:
-            self.read_again()
-            return self.decoder.save(len(self.tokens))
-
-    def restore(self, saved: Sequence[np.ndarray], tokens: list[int]) -> None:
-        """Put back what `save` gave; what does not fit changes nothing."""
-        held, self.tokens = self.tokens, []  # while the cache is part one, part the other
-        try:
-            self.decoder.restore(saved, len(tokens))
-        except InputError:  # before anything was written
-            self.tokens = held
+            for prompt in prompts:
+                while len(requests) - sum(request.ended for request in requests) >= self.max_waiting:
+                    next(request for request in requests if not request.ended).result()
+                requests.append(self.submit(prompt, options, **changes))
+            return [request.result() for request in requests]
+        except BaseException:
+            for request in requests:
+                request.cancel()
             raise
-        except DeviceLostError:
-            self.recover()
-            self.decoder.restore(saved, len(tokens))
-        self.tokens = tokens
 
-    def claim(self, user: Closable) -> None:
-        """Close the one who used the engine before; from here on it is `user`, for as long as somebody holds it."""
-        self.release()
-        self.turn += 1
-        self._user = weakref.ref(user)
-        self.abandon()
+    def stats(self) -> EngineStats:
+        """What it is doing now."""
+        self._check_open()
+        return self._loop.stats()
 
-    def release(self) -> None:
-        """Close whoever uses the engine."""
-        before, self._user = self._user, None
-        if before is not None and (user := before()) is not None:
-            user.close()
+    def device_bytes(self) -> dict[str, int]:
+        """Memory on the device by kind."""
+        self._check_open()
+        return self._model.decoder.device_bytes()
 
     def close(self) -> None:
-        """Free what the decoder holds on its device."""
-        with self.lock:
-            self.release()
-            self.tokens = []
-            self.decoder.close()
+        """End all requests and free the device's memory; closing twice is fine."""
+        self._close()
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise HightideError(f"the engine of {self.path.name} is closed; open it again with hightide.Engine")
+        self._loop.check_process()
+
+
+class _StepLoop:
+    """The thread that runs steps. What others want of it waits in a list until the step under way has ended."""
+
+    def __init__(self, model: Model, max_sequences: int) -> None:
+        self.model = model
+        self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True)
+        self._changed = threading.Condition()
+        self._wanted: deque[Callable[[], None]] = deque()
+        self._requests: dict[Generation, Request] = {}
+        self._closing = False
+        self._pace: deque[tuple[float, int]] = deque()  # (time, new tokens so far)
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="hightide engine", daemon=True)
+        self._thread.start()
+
+    def check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise DeviceError("this engine belongs to the process that opened it; open another one after a fork")
+
+    def add(self, request: Request, max_waiting: int) -> None:
+        def begin() -> None:
+            for generation in request.generations:
+                self._requests[generation] = request
+                self.batcher.add(generation)
+            request.deliver()
+
+        with self._changed:
+            if len(self.batcher.waiting) + len(self._wanted) >= max_waiting:
+                raise HightideError(f"{max_waiting} requests are waiting already; ask again later")
+            self._ask(begin)
+
+    def cancel(self, request: Request) -> None:
+        def end() -> None:
+            for generation in request.generations:
+                self.batcher.remove(generation)
+            request.deliver()
+
+        with self._changed:
+            if not self._closing:
+                self._ask(end)
+
+    def _ask(self, what: Callable[[], None]) -> None:
+        if self._closing:
+            raise HightideError("the engine is closed")
+        self._wanted.append(what)
+        self._changed.notify()
+
+    def stats(self) -> EngineStats:
+        batcher, pool, counters = self.batcher, self.batcher.pool, self.batcher.counters
+        now = time.monotonic()
+        pace = [(at, made) for at, made in tuple(self._pace) if now - at <= RATE_SECONDS]
+        rate = (counters.new_tokens - pace[0][1]) / max(now - pace[0][0], 1e-9) if pace else 0.0
+        return EngineStats(
+            running=len(batcher.running),
+            waiting=len(batcher.waiting) + len(self._wanted),
+            pages=pool.count,
+            pages_used=pool.used,
+            pages_shared=pool.shared,
+            page_tokens=pool.size,
+            steps=counters.steps,
+            rows=counters.rows,
+            new_tokens=counters.new_tokens,
+            tokens_per_second=rate,
+            prefix_tokens=pool.found,
+            set_aside=counters.set_aside,
+        )
+
+    def close(self) -> None:
+        self.check_process()
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._wanted or self.batcher.busy or self._closing):
+                    self._changed.wait()
+                wanted, self._wanted = self._wanted, deque()
+                closing = self._closing
+            for what in wanted:
+                what()
+            if closing:
+                break
+            self._step()
+        self._end()
+
+    def _step(self) -> None:
+        batcher = self.batcher
+        try:
+            with warnings.catch_warnings():
+                heard = set(batcher.step())
+        except BaseException as error:  # the loop goes on for those who ask next
+            batcher.abandon()
+            for generation in self._requests:
+                if generation.error is None or not generation.ended:
+                    generation.fail(error)
+            heard = set(self._requests)
+        heard |= {generation for generation in self._requests if generation.ended}
+        for request in {id(r): r for g in heard if (r := self._requests.get(g))}.values():
+            request.deliver()
+        for generation in [g for g in heard if g.ended]:
+            self._requests.pop(generation, None)
+        now = time.monotonic()
+        self._pace.append((now, batcher.counters.new_tokens))
+        while now - self._pace[0][0] > RATE_SECONDS:
+            self._pace.popleft()
+
+    def _end(self) -> None:
+        for generation, request in self._requests.items():
+            if not generation.ended:
+                generation.fail(HightideError("the engine was closed"))
+            request.deliver()
+        self._requests.clear()
+        self.batcher.abandon()
+        self.model.decoder.close()

@@ -7,33 +7,79 @@ llm.generate("Once upon a time", max_tokens=64).text
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hightide.errors import HightideError, InputError
-from hightide.formats.gguf import is_gguf
-from hightide.llm.answer import Completion
-from hightide.llm.chat_template import render
-from hightide.llm.decoder import Decoder, Placement, Progress, open_gguf, open_pte
+from hightide.errors import DeviceLostError, HightideError, InputError
+from hightide.llm.answer import Completion, Piece
+from hightide.llm.batcher import Batcher
+from hightide.llm.decoder import Decoder, Progress, Straight, check_state
 from hightide.llm.default_model import DEFAULT, default_model
-from hightide.llm.engine import Engine
-from hightide.llm.generation import Generation, Stream
-from hightide.llm.options import GenerationOptions
-from hightide.llm.state_file import fingerprint, read_state, write_state
-from hightide.llm.text_stream import TextStream
-from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.llm.generation import Generation
+from hightide.llm.model import Model, Placement, Prompt, open_model
+from hightide.llm.options import GenerationOptions, read_options
+from hightide.llm.pages import PagedSequence
+from hightide.llm.state_file import read_state, write_state
+from hightide.llm.tokenizer import Tokenizer
 from hightide.ops.choices import check_routes
-from hightide.option_checks import check_callable, check_int, check_path, shown
-from hightide.pte.program import load
+from hightide.option_checks import check_callable, check_int, check_path
 from hightide.runtime.build import check_kv, named_device
 
-MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
 
-Message = Mapping[str, Any]
-Prompt = str | Sequence[int] | Sequence[Message]
+class Stream(Iterator[Piece]):
+    """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once.
+
+    There is one KV cache: when a stream takes its first step, one that was still going on is closed. Threads take
+    turns, a piece at a time.
+    """
+
+    def __init__(self, llm: LLM, generation: Generation) -> None:
+        self.stats = generation.stats
+        self._llm, self._generation = llm, generation
+        self._begun = self._stepping = False
+
+    @property
+    def finish_reason(self) -> str:
+        """ "stop", "length", "context", "closed" or "error" once it has ended."""
+        return "" if self._generation.pieces else self._generation.finish_reason
+
+    def __next__(self) -> Piece:
+        with self._llm.lock:
+            generation = self._generation
+            if not self._begun:
+                self._begun = True
+                self._llm.claim(generation)
+            while not generation.pieces:
+                if generation.error is not None:
+                    error, generation.error = generation.error, None
+                    raise error
+                if generation.ended:
+                    raise StopIteration
+                self._stepping = True
+                try:
+                    self._llm.step()
+                except BaseException as error:
+                    generation.fail(error)
+                    generation.error = None
+                    raise
+                finally:
+                    self._stepping = False
+            return generation.pieces.popleft()
+
+    def close(self) -> None:
+        with self._llm.lock:
+            if self._stepping:
+                raise HightideError("an answer cannot be stopped by what it calls while it is made")
+            self._begun = True
+            self._llm.end(self._generation)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class LLM:
@@ -71,28 +117,18 @@ class LLM:
         placement = Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
         model = default_model() if model == DEFAULT else model
         self.path = Path(model)
-        metadata: Mapping[str, Any] | None = None
-        ends: Any = []
-        if is_gguf(model):
-            decoder, metadata = open_gguf(model, context, chunk, placement)
-        else:
-            program = load(model, device=placement.device, routes=placement.routes)
-            decoder = open_pte(program, context, placement)
-            ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
-        self.context = decoder.context
-        self._fingerprint = fingerprint(self.path)
-        self._engine: Engine | None = Engine(decoder)
-        try:
-            self.tokenizer = find_tokenizer(self.path, tokenizer, metadata)
-        except BaseException:
-            self.close()
-            raise
-        self._ends = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
-        if self.tokenizer is not None:
-            self._ends |= set(self.tokenizer.eos_ids)
+        self.lock = threading.RLock()
+        self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
+        self.tokenizer = self._model.tokenizer
+        self.context = self._model.decoder.context
+        self._batcher = Batcher(self._model.decoder)
+        self._sequence = PagedSequence(self._batcher.pool)
+        self._batcher.pool.sequences.add(self._sequence)
+        self._tokens: list[int] = []  # of the sequence, and what was chosen last
+        self._current: Generation | None = None
 
     def __repr__(self) -> str:
-        if self._engine is None:
+        if self._model is None:
             return f"<LLM {self.path.name} (closed)>"
         held = f"{len(self.tokens)} token{'s' * (len(self.tokens) != 1)}"
         return f"<LLM {self.path.name} on {self.decoder.device}, context {self.context}, {held}>"
@@ -104,27 +140,31 @@ class LLM:
         self.close()
 
     @property
-    def engine(self) -> Engine:
-        """The KV cache and the decoder behind it."""
-        if self._engine is None:
+    def model(self) -> Model:
+        """The decoder and the tokenizer."""
+        if self._model is None:
             raise HightideError(f"{self.path.name} is closed; open it again with hightide.LLM")
-        return self._engine
+        return self._model
 
     @property
     def decoder(self) -> Decoder:
-        return self.engine.decoder
+        return self.model.decoder
 
     @property
     def tokens(self) -> list[int]:
         """The tokens whose keys and values are in the cache; a prompt that begins with them reuses them."""
-        return self.engine.tokens
+        return self._tokens[: self._sequence.filled]
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of text, of chat messages (through the model's template), or of ids."""
+        return self.model.encode(prompt)
 
     # ---- generating
 
     def generate(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Completion:
         """The whole answer; see `stream`."""
         stream = self.stream(prompt, options, **changes)
-        with self.engine.lock:  # one answer after the other
+        with self.lock:  # one answer after the other
             pieces = list(stream)
         tokens = [piece.token for piece in pieces if piece.token >= 0]
         text = "".join(piece.text for piece in pieces)
@@ -137,93 +177,121 @@ class LLM:
         on_full, progress) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
         logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
-        engine = self.engine
-        options = GenerationOptions() if options is None else options
-        if not isinstance(options, GenerationOptions):
-            raise InputError(f"options must be a GenerationOptions, not {shown(options)}; others are given by name")
-        options = options.changed(changes)
-        ids = self.encode(prompt)
-        options.sampling.check_tokens(engine.decoder.vocab_size)
-        self._check_prompt(ids)
-        if options.stop and self.tokenizer is None:
-            raise InputError("stop strings need a tokenizer; without one, use stop_ids")
-        text = None
-        if self.tokenizer is not None:
-            text = TextStream(self.tokenizer, options.stop, continues=isinstance(prompt, str))
-        return Stream(Generation(engine, ids, options, self._ends.union(options.stop_ids), text))
+        model, given = self.model, read_options(options, changes)
+        generation = model.generation(self._sequence, model.encode(prompt), given, isinstance(prompt, str))
+        generation.stats.device_bytes = self.decoder.device_bytes()
+        return Stream(self, generation)
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of text, of chat messages (through the model's template), or of ids."""
-        if isinstance(prompt, str):
-            return self._tokenizer().encode(prompt)
-        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | memoryview):
-            raise InputError("a prompt is text, token ids, or messages with a role and content")
-        ids = [int(item) for item in prompt if isinstance(item, int | np.integer) and not isinstance(item, bool)]
-        messages = [item for item in prompt if isinstance(item, Mapping)]
-        if len(ids) == len(prompt):
-            return ids
-        if len(messages) != len(prompt):
-            raise InputError("a prompt is text, token ids, or messages with a role and content")
-        tokenizer = self._tokenizer()
-        bos = tokenizer.token(tokenizer.bos_id) if tokenizer.bos_id is not None else ""
-        eos = tokenizer.token(tokenizer.eos_ids[0]) if tokenizer.eos_ids else ""
-        text = render(tokenizer.chat_template, messages, bos_token=bos, eos_token=eos)
-        if len(text) > self.context * MAX_TOKEN_CHARACTERS:  # before it takes the tokenizer minutes
-            raise InputError(f"the prompt has {len(text)} characters, too many for a context of {self.context} tokens")
-        # A template that writes the BOS token itself must not get a second one.
-        return tokenizer.encode(text, special=True, bos=False if bos and text.startswith(bos) else None)
+    def claim(self, generation: Generation) -> None:
+        """From here on the KV cache is this answer's; one that was going on ends."""
+        self._release()
+        shared, held = 0, self.tokens
+        while shared < min(len(generation.tokens) - 1, len(held)) and generation.tokens[shared] == held[shared]:
+            shared += 1
+        self._sequence.truncate(shared)
+        self._tokens, self._current = generation.tokens, generation
+        self._batcher.add(generation)
 
-    def _tokenizer(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise InputError(f"{self.path.name} has no tokenizer; give one with tokenizer=, or prompts as token ids")
-        return self.tokenizer
+    def step(self) -> None:
+        """Go on with the answer that is being made."""
+        self._batcher.step()
+        if self._current is not None:
+            self._tokens = self._current.tokens
 
-    def _check_prompt(self, ids: Sequence[int]) -> None:
-        if not ids:
-            raise InputError("the prompt is empty")
-        vocabulary = self.decoder.vocab_size
-        bad = next((i for i in ids if not 0 <= i < vocabulary), None)
-        if bad is not None:
-            raise InputError(f"token id {bad} is outside the vocabulary of {vocabulary}")
-        if len(ids) > self.context:
-            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {self.context}")
+    def end(self, generation: Generation) -> None:
+        """Stop an answer, if it is going on."""
+        if generation is self._current:
+            self._release()
+        else:
+            generation.finish("closed")
+            generation.pieces.clear()
+
+    def _release(self) -> None:
+        self.model  # noqa: B018  (which says if it is closed)
+        current, self._current = self._current, None
+        if current is not None:
+            if not current.ended:
+                current.pieces.clear()
+            self._batcher.remove(current)
+        self._batcher.abandon()
+
+    def straight(self) -> Straight:
+        """Calls of the model without the engine, from an empty KV cache."""
+        self.reset()
+        return Straight(self.decoder)
 
     # ---- state; each of these closes a stream that is going on
 
     def reset(self) -> None:
         """Forget the conversation."""
-        with self.engine.lock:
-            self.engine.release()
-            self.engine.tokens = []
+        self.truncate(0)
 
     def truncate(self, length: int) -> None:
         """Step back: keep the first `length` tokens."""
         check_int("length", length)
-        with self.engine.lock:
-            self.engine.release()
+        with self.lock:
+            self._release()
             if not 0 <= length <= len(self.tokens):
                 raise InputError(f"there are {len(self.tokens)} tokens, so {length} cannot be kept")
-            self.engine.tokens = self.tokens[:length]
+            self._sequence.truncate(length)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """The tokens of the conversation with their keys and values; a file that is there is replaced whole."""
         check_path("path", path)
-        with self.engine.lock:
-            self.engine.release()
-            write_state(path, self._fingerprint, self.tokens, self.engine.save())
+        with self.lock:
+            self._release()
+            tokens = self.tokens
+            try:
+                arrays = self._read()
+            except DeviceLostError:
+                self._read_again(tokens)
+                arrays = self._read()
+            write_state(path, self.model.fingerprint, tokens, arrays)
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
         check_path("path", path)
-        with self.engine.lock:
-            self.engine.release()
-            tokens, arrays = read_state(path, self._fingerprint, self.context, self.decoder.state_layout)
+        with self.lock:
+            self._release()
+            tokens, arrays = read_state(path, self.model.fingerprint, self.context, self.decoder.state_layout)
             if not all(0 <= token < self.decoder.vocab_size for token in tokens):
                 raise InputError(f"{path} was not saved by {self.path.name}")
-            self.engine.restore(arrays, tokens)
+            check_state(arrays, self.decoder.state_layout(len(tokens)), len(tokens), self.context)
+            self._sequence.truncate(0)
+            try:
+                self._write(tokens, arrays)
+            except DeviceLostError:
+                self._recover()
+                self._write(tokens, arrays)
+
+    def _read(self) -> list[Any]:
+        return self.decoder.read_pages(self._sequence.pages, self._sequence.filled)
+
+    def _write(self, tokens: list[int], arrays: list[Any]) -> None:
+        self._sequence.reserve(len(tokens))
+        self.decoder.write_pages(self._sequence.pages, arrays)
+        self._tokens, self._sequence.filled = list(tokens), len(tokens)
+
+    def _recover(self) -> None:
+        self._batcher.forget()
+        self.decoder.recover()
+
+    def _read_again(self, tokens: list[int]) -> None:
+        """After the device was lost: the keys and values of the tokens that were in the cache."""
+        self._recover()
+        generation = self.model.generation(self._sequence, tokens, GenerationOptions(max_tokens=1))
+        self.claim(generation)
+        while not generation.ended:
+            self._batcher.step()
+        self._release()
+        self._tokens = tokens
 
     def close(self) -> None:
         """Free what the model holds on its device; closing twice is fine."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close()
+        with self.lock:
+            model = self._model
+            if model is not None:
+                self._release()
+                self._sequence.truncate(0)
+                self._model = None
+                model.decoder.close()

@@ -59,5 +59,13 @@ class GenerationOptions:
         return replace(self, **rest)
 
 
+def read_options(options: GenerationOptions | None, changes: Mapping[str, Any]) -> GenerationOptions:
+    """Options as a caller gives them: all in one, by name, or both."""
+    options = GenerationOptions() if options is None else options
+    if not isinstance(options, GenerationOptions):
+        raise InputError(f"options must be a GenerationOptions, not {shown(options)}; others are given by name")
+    return options.changed(changes)
+
+
 def _names(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))

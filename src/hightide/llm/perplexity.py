@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.llm.decoder import Decoder, Progress
+from hightide.llm.batcher import odd_logits
+from hightide.llm.decoder import Progress, Straight
 from hightide.llm.llm import LLM
-from hightide.llm.odd_logits import odd_logits
 from hightide.option_checks import check_callable, check_int
 
 
@@ -67,14 +67,14 @@ def perplexity(
     bad = next((i for i in ids if not 0 <= i < llm.decoder.vocab_size), None)
     if bad is not None:
         raise InputError(f"token id {bad} is outside the vocabulary of {llm.decoder.vocab_size}")
-    llm.reset()
+    straight = llm.straight()
     total, scored = 0.0, 0
     for start, first, end in windows(len(ids), window - len(bos), stride, first=1 - len(bos)):
-        with closing(_losses(llm.decoder, bos + ids[start:end], len(bos) + first - start)) as parts:
+        with closing(_losses(straight, bos + ids[start:end], len(bos) + first - start)) as parts:
             for losses in parts:
                 if np.isnan(losses).any():
                     parts.close()
-                    raise odd_logits(llm.engine, (bos + ids[start:end])[:-1])
+                    raise odd_logits(straight.first_odd((bos + ids[start:end])[:-1]))
                 total += float(losses.sum())
                 scored += len(losses)
                 if progress:
@@ -101,27 +101,28 @@ def log_losses(logits: np.ndarray, targets: Sequence[int]) -> np.ndarray:
         return np.log(np.exp(rows).sum(axis=-1)) - chosen
 
 
-def _losses(decoder: Decoder, ids: Sequence[int], first: int) -> Generator[np.ndarray, None, None]:
+def _losses(straight: Straight, ids: Sequence[int], first: int) -> Generator[np.ndarray, None, None]:
     """Losses of the tokens from `first` on, some at a time; the host works on one call while the next one runs."""
     unscored = first - 1  # tokens whose predictions nobody asked for
-    for at in range(0, unscored, decoder.max_tokens):
-        decoder.collect(decoder.launch(ids[at : min(at + decoder.max_tokens, unscored)], at, keep=0))
-    rows = min(decoder.max_keep, decoder.max_tokens)
+    most = straight.decoder.max_rows
+    for at in range(0, unscored, most):
+        straight.collect(straight.launch(ids[at : min(at + most, unscored)], at, keep=0))
+    rows = min(straight.decoder.max_keep, most)
     running: deque[tuple[Any, Sequence[int]]] = deque()
     try:
         for at in range(unscored, len(ids) - 1, rows):
             end = min(at + rows, len(ids) - 1)
-            running.append((decoder.launch(ids[at:end], at, keep=end - at, logits=True), ids[at + 1 : end + 1]))
+            running.append((straight.launch(ids[at:end], at, keep=end - at, logits=True), ids[at + 1 : end + 1]))
             if len(running) == 2:
-                yield _collect(decoder, *running.popleft())
+                yield _collect(straight, *running.popleft())
         while running:
-            yield _collect(decoder, *running.popleft())
+            yield _collect(straight, *running.popleft())
     finally:
         for ticket, _ in running:
-            decoder.collect(ticket)
+            straight.collect(ticket)
 
 
-def _collect(decoder: Decoder, ticket: Any, targets: Sequence[int]) -> np.ndarray:
-    logits = decoder.collect(ticket).logits
+def _collect(straight: Straight, ticket: Any, targets: Sequence[int]) -> np.ndarray:
+    logits = straight.collect(ticket).logits
     assert logits is not None
     return log_losses(logits, targets)

@@ -6,7 +6,7 @@ as a letter is live: it runs at its max, at 1 and at odd sizes, from one built s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,12 +24,16 @@ CONTEXT = 64
 
 @dataclass(frozen=True)
 class In:
-    """An input tensor; `low`..`high` bound its values (integers: inclusive)."""
+    """An input tensor; `low`..`high` bound its values (integers: inclusive).
+
+    One that must fit other inputs is made by `make`, from the live dims of a level, which then decide its dims.
+    """
 
     dims: tuple[int | str, ...]
     dtype: str = "float32"
     low: float = -3
     high: float = 3
+    make: Callable[[np.random.Generator, Mapping[str, int]], np.ndarray] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env, Sym, SymExpr, evaluate
 from hightide.graph.values import Dims
@@ -200,6 +202,14 @@ class Op:
         return cls.reference(
             **{name: arguments[name] if name in arguments else getattr(cls, name) for name in _reference_names(cls)}
         )
+
+    @classmethod
+    def fitting(cls, given: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+        """Values for arguments that must fit each other, where random ones are no valid call.
+
+        `given` has the arguments by name: dims of tensors, literals. InputError where nothing fits.
+        """
+        return {}
 
     def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
         """`evaluate`, on the routes that `choices` take: one that changes the numbers (`Choice.exact`) has its own."""

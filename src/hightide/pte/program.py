@@ -174,6 +174,7 @@ class Method:
         self.info = info
         self.name, self.inputs, self.outputs = info.name, info.inputs, info.outputs
         self.sessions = sessions
+        self._file = file
         self.closed = False
         self._lock = threading.RLock()
         self._lost = ""  # why the state is gone, until `reset`
@@ -216,6 +217,11 @@ class Method:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def sibling(self) -> Method:
+        """Another one with state of its own, on the same weights."""
+        self._check_open()
+        return Method(self.program, self.info, self._file, [session.sibling() for session in self.sessions])
 
     def reset(self) -> None:
         """Forgets mutable state (KV caches and other buffers)."""

@@ -62,10 +62,14 @@ class CaseGraph:
     def arrays(self, live: dict[str, int]) -> list[np.ndarray]:
         """Random inputs with these live dims."""
         sizes = {**MAX, **live}
+        sizes["P"] = min(sizes["P"], CONTEXT - sizes["S"])
         arrays = []
         for spec in self.inputs:
             if spec.dims == ("P",):
-                arrays.append(np.array([min(sizes["P"], CONTEXT - sizes["S"])], np.int32))
+                arrays.append(np.array([sizes["P"]], np.int32))
+                continue
+            if spec.make is not None:
+                arrays.append(spec.make(self.rng, sizes))
                 continue
             dims = tuple(sizes[d] if isinstance(d, str) else d for d in spec.dims)
             if spec.dtype == "bool":

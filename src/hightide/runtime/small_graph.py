@@ -141,6 +141,7 @@ class _SmallGraph:
     _symint: tuple[SymExpr, SymIntValue] | None = None
     _arrays: dict[int, np.ndarray] = field(default_factory=dict)
     _ranges: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _fitting: Mapping[str, np.ndarray] = field(default_factory=dict)  # by argument
 
     def large(self) -> list[int]:
         """The sizes that may be made smaller, the largest first."""
@@ -176,6 +177,7 @@ class _SmallGraph:
         self._sizes, self._data, self._symint = sizes, data, None
         self._builder, self._arrays, self._ranges = GraphBuilder(), {}, {}
         graph = self.planner.graph
+        self._fitting = REGISTRY[self.call.name].fitting({n: self._plain(id) for n, id in self.call.args.items()})
         given, names = self.call.args, [argument.name for argument in arguments_of(REGISTRY[self.call.name])]
         args = [self._argument(given[name], name) if name in given else None for name in names]
         outs = [graph.values[id] for id in output_ids(graph, self.call)]
@@ -218,7 +220,7 @@ class _SmallGraph:
         return self._builder.call("add", value, apart) if apart else value
 
     def _tensor(self, value: TensorValue, name: str) -> TensorValue:
-        dims = tuple(self._sizes.get(size, size) for size in self.plan.dims[value.id])
+        dims = self._dims(value.id)
         root = self.planner.graph.values[self.planner.aliases.root[value.id]]
         assert isinstance(root, TensorValue)
         written = name in REGISTRY[self.call.name].mutates
@@ -235,7 +237,17 @@ class _SmallGraph:
         self._ranges[made.id] = low, high
         if value.id in self.given:
             self._arrays[made.id] = self.given[value.id]
+        elif name in self._fitting:
+            self._arrays[made.id] = self._fitting[name]
         return made
+
+    def _plain(self, id: int) -> Any:
+        """An argument as `Op.fitting` takes it."""
+        value = self.planner.graph.values[id]
+        return self._dims(id) if isinstance(value, TensorValue) else getattr(value, "value", None)
+
+    def _dims(self, id: int) -> Dims:
+        return tuple(self._sizes.get(size, size) for size in self.plan.dims[id])
 
     def _blocks(self, root: TensorValue, dims: Dims) -> TensorValue:
         """The first rows of a weight in blocks."""

@@ -90,7 +90,7 @@ class UpdateCache(AttentionOp):
         return np.zeros(1, x.dtype)
 
 
-class Rope(AttentionOp):
+class RopeOp(AttentionOp):
     """Joined q, k and v [1, S, (heads + 2 * kv_heads) * depth] -> q, turned; k, turned, and v into their caches.
 
     Table rows are absolute positions. Style "halves" turns element d with d + rotary/2 and has tables
@@ -171,8 +171,8 @@ class Rope(AttentionOp):
 
 
 @op("hightide.rope_cache.default", family="attention")
-class RopeCache(Rope):
-    """`Rope` of tokens that follow each other from `position` on."""
+class RopeCache(RopeOp):
+    """`RopeOp` of tokens that follow each other from `position` on."""
 
     position: Int
 
@@ -203,29 +203,27 @@ class RopeCache(Rope):
         position: int,
     ) -> np.ndarray:
         rows = position + np.arange(qkv.shape[1])
-        return rope_into(qkv, cos[rows], sin[rows], k_cache, v_cache, rows, style, q_norm, k_norm, eps)
+        return rope_into(qkv, (cos[rows], sin[rows]), k_cache, v_cache, rows, style, (q_norm, k_norm), eps)
 
 
 def rope_into(
     qkv: np.ndarray,
-    cos: np.ndarray,
-    sin: np.ndarray,
+    angles: tuple[np.ndarray, np.ndarray],
     k_cache: np.ndarray,
     v_cache: np.ndarray,
     places: np.ndarray,
     style: str,
-    q_norm: np.ndarray | None,
-    k_norm: np.ndarray | None,
+    norms: tuple[np.ndarray | None, np.ndarray | None],
     eps: float,
 ) -> np.ndarray:
-    """What `Rope` means, with the rows of the tables and the places in the caches of each token."""
+    """What `RopeOp` means, with the rows of the tables and the places in the caches of each token."""
     kv_heads, depth = k_cache.shape[2:]
     by_head = qkv.reshape(1, qkv.shape[1], qkv.shape[2] // depth, depth)
     q, k, v = np.split(by_head, [-2 * kv_heads, -kv_heads], axis=2)
-    if q_norm is not None and k_norm is not None:
-        q, k = rms_normed(q, q_norm, eps), rms_normed(k, k_norm, eps)
+    if norms[0] is not None and norms[1] is not None:
+        q, k = rms_normed(q, norms[0], eps), rms_normed(k, norms[1], eps)
     turn = turned_halves if style == "halves" else turned_neighbours
-    c, s = cos[:, None, :], sin[:, None, :]  # [S, 1, rotary or rotary/2]
+    c, s = (table[:, None, :] for table in angles)  # [S, 1, rotary or rotary/2]
     k_cache[:, places], v_cache[:, places] = turn(k, c, s), v
     return turn(q, c, s)
 

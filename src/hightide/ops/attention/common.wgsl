@@ -11,7 +11,7 @@
 #params v_head: u32, v_row: u32, out_head: u32, out_row: u32
 #params causal: u32, window: u32, scale: f32, softcap: f32
 #params position: live, added: i32 if not PAGED
-#params tile_count: u32, page_bits: u32, page_count: u32 if PAGED
+#params tile_count: u32, q_rows: u32, page_bits: u32, page_count: u32, table_size: u32 if PAGED
 #params heads_per_batch: u32, mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
 #read q: $T, k: $T, v: $T
 #read mask: f32 if MASK
@@ -28,12 +28,14 @@ struct Tile {
     table: u32,      // where its pages begin
 }
 #if PAGED
+// Tables may be computed on the GPU: what does not fit is cut, down to a tile without rows or keys.
 fn tile_at(n: u32) -> Tile {
-    let most = params.page_count << params.page_bits;
-    let tokens = min(u32(load_tiles(n * 4u + 1u)), params.tokens);
-    let position = min(u32(load_tiles(n * 4u + 2u)), most - 1u);
-    let keys = min(position + tokens, most);
-    return Tile(u32(load_tiles(n * 4u)), tokens, position, keys, u32(load_tiles(n * 4u + 3u)));
+    let first = min(u32(load_tiles(n * 4u)), params.q_rows);
+    let tokens = min(u32(load_tiles(n * 4u + 1u)), min(params.tokens, params.q_rows - first));
+    let table = min(u32(load_tiles(n * 4u + 3u)), params.table_size);
+    let most = min(params.table_size - table, params.page_count) << params.page_bits;
+    let position = min(u32(load_tiles(n * 4u + 2u)), most);
+    return Tile(first, tokens, position, min(position + tokens, most), table);
 }
 // Where key t of a sequence lies in the pool.
 fn key_row(tile: Tile, t: u32) -> u32 {

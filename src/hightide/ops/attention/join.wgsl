@@ -1,10 +1,11 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
 // and the total of its weights. One workgroup per row (head, s), its lanes over the elements.
 // VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
-#const T = "vec4<f32>" if VEC4 else "f32"
 // PAGED: s is the number of a tile of one row, which says its row of `out` and how many keys it sees.
+#const T = "vec4<f32>" if VEC4 else "f32"
 #params rows: u32, tokens: u32, value_depth: u32, out_head: u32, out_row: u32, block: u32
 #params position: live, added: i32 if not PAGED
+#params q_rows: u32, most_keys: u32 if PAGED
 #read sums: $T, stats: vec2<f32>
 #read tiles: i32 if PAGED
 #write out: $T
@@ -16,8 +17,9 @@ const LOWEST = -3.4028234e38;
     if (row >= params.rows) { return; }
     let s = row % params.tokens;
     #if PAGED
-    let keys = u32(load_tiles(s * 4u + 2u)) + 1u;
+    let keys = min(u32(load_tiles(s * 4u + 2u)), params.most_keys - 1u) + 1u;
     let row_out = u32(load_tiles(s * 4u));
+    if (row_out >= params.q_rows || params.most_keys == 0u) { return; }
     #else
     let keys = u32(live_int(params.position) + params.added);
     let row_out = s;

@@ -172,6 +172,7 @@ class Attention:
         else:
             page = self.pages.page
             given |= {"tiles": self.pages.tiles, "pages": self.pages.table, "tile_count": self.tiles}
+            given |= {"q_rows": self.q.dims[1], "table_size": self.pages.table.numel}
             given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
         if self.mask is not None:
             batch, head, row, key = broadcast_strides(self.mask.dims, (*self.q.dims[:3], self.capacity))
@@ -233,24 +234,24 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     sums = ctx.scratch(most_parts * every_row * attention.v.width * 4)
     stats = ctx.scratch(most_parts * every_row * 8)
     tiles = attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows)
-    given = attention.given(rows, PART_KEYS)
     paged = attention.pages
-    given["tokens"] = tokens = attention.tiles if paged else attention.tokens
     yield _tiles("attention_split", attention, rows, split=True).over(
         tiles * symbols.ceil_div(attention.keys, PART_KEYS),
-        **given,
+        **attention.given(rows, PART_KEYS),
         out=sums,
         stats=stats,
     )
     out_head, out_row = attention.strides(attention.out)
-    where = {"tiles": paged.tiles} if paged else {"position": attention.position, "added": attention.added}
+    where: dict[str, Any] = {"position": attention.position, "added": attention.added}
+    if paged:
+        where = {"tiles": paged.tiles, "q_rows": attention.q.dims[1], "most_keys": attention.capacity}
     yield kernel("attention/join.wgsl", "attention_join", VEC4=attention.step == 4, PAGED=paged is not None).over(
         every_row,
         sums=sums,
         stats=stats,
         out=attention.out,
         rows=every_row,
-        tokens=tokens,
+        tokens=attention.tiles if paged else attention.tokens,
         value_depth=attention.value_depth,
         out_head=out_head,
         out_row=out_row,

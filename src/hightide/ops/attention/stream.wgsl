@@ -58,7 +58,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
     let position = tile.position;
     let keys = tile.keys;
     let rows = tile.tokens * params.group;
-    if (row >= rows) { return; }
+    if (row >= rows || keys == 0u) { return; }
     let part = lane & 3u;
     let quad = lane >> 2u;
 

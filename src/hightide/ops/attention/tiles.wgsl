@@ -159,7 +159,12 @@ var<workgroup> lane_sums: array<$T, LANES>;
                 var result = $T();
                 for (var p = 0u; p < slices; p++) { result += lane_sums[p * depth + lane]; }
                 #if SPLIT
-                let place = (part * params.kv_heads * params.group + head) * params.tokens + tile_number + s;
+                let part_head = part * params.kv_heads * params.group + head;
+                #if PAGED
+                let place = part_head * params.tile_count + tile_number;   // a tile has one row
+                #else
+                let place = part_head * params.tokens + s;
+                #end
                 store_out(place * params.value_depth + lane + c * LANES, result);
                 if (lane == 0u && c == 0u) { store_stats(place, vec2<f32>(mosts[i], totals[i])); }
                 #else

@@ -11,7 +11,8 @@ the rows there are tables, all int32:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,10 @@ from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention import attended
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
-from hightide.ops.attention.cache import Rope, rope_into, update_caches
+from hightide.ops.attention.cache import RopeOp, rope_into, update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
-
-TILE = 16  # rows of a tile, at most
+from hightide.ops.pages.ragged import TILE, one_sequence
 
 
 class PagedAttentionOp(AttentionOp):
@@ -57,7 +57,13 @@ class PagedAttentionOp(AttentionOp):
             if tiles.rank != 2 or tiles.width != 4:
                 raise InputError(f"a work list of {list(tiles.dims)} is not [tiles, 4]")
         ctx.require_indices(self.pages, 0, k.dims[1] // self.page - 1, "page")
+        ctx.require(expr_of(self.longest), 0, k.dims[1], f"{{value}} keys are not in a pool of {k.dims[1]}")
         return [(*q.dims[:-1], v.width)]
+
+    @classmethod
+    def fitting(cls, given: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+        counts = (given["singles"][0], given["tiles"][0], given["pages"][0])
+        return one_sequence(given["q"][1], counts, given["page"], given["k_pool"][1])
 
     def seen(self, env: Env) -> Seen:
         rows, keys = self.q.dims[1], evaluate(expr_of(self.longest), env)
@@ -104,7 +110,8 @@ class AttendPages(PagedAttentionOp):
         window: int,
         softcap: float,
     ) -> np.ndarray:
-        return attended_pages(q, k_pool, v_pool, singles, tiles, pages, page, scale, window, softcap)
+        work = np.concatenate([singles, tiles])
+        return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
 
 
 @op("hightide.paged_attention.default", family="attention")
@@ -145,15 +152,15 @@ class PagedAttention(PagedAttentionOp):
         places: np.ndarray,
     ) -> np.ndarray:
         k_pool[:, places], v_pool[:, places] = k, v
-        return attended_pages(q, k_pool, v_pool, singles, tiles, pages, page, scale, window, softcap)
+        work = np.concatenate([singles, tiles])
+        return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
 
 
 def attended_pages(
     q: np.ndarray,
     k_pool: np.ndarray,
     v_pool: np.ndarray,
-    singles: np.ndarray,
-    tiles: np.ndarray,
+    work: np.ndarray,
     pages: np.ndarray,
     page: int,
     scale: float,
@@ -162,7 +169,7 @@ def attended_pages(
 ) -> np.ndarray:
     """Tile after tile; rows that are in no tile give zeros."""
     out = np.zeros((*q.shape[:-1], v_pool.shape[-1]), q.dtype)
-    for first, tokens, position, table in [*singles.tolist(), *tiles.tolist()]:
+    for first, tokens, position, table in work.tolist():
         key = np.arange(position + tokens)
         at = pages[table + key // page] * page + key % page
         rows = slice(first, first + tokens)
@@ -171,8 +178,8 @@ def attended_pages(
 
 
 @op("hightide.rope_pages.default", family="attention")
-class RopePages(Rope):
-    """`Rope` of rows each at a position and a place of its own."""
+class RopePages(RopeOp):
+    """`RopeOp` of rows each at a position and a place of its own."""
 
     positions: Tensor
     places: Tensor
@@ -184,12 +191,19 @@ class RopePages(Rope):
         ctx.require_indices(self.positions, 0, self.cos.dims[0] - 1, "position")
         ctx.require_indices(self.places, 0, self.k_cache.dims[1] - 1, "place")
 
+    @classmethod
+    def fitting(cls, given: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+        rows, capacity = given["qkv"][1], given["k_cache"][1]
+        if rows > capacity:
+            raise InputError(f"{rows} rows have no places in a pool of {capacity}")
+        return {"places": np.random.default_rng(rows).permutation(capacity)[:rows].astype(np.int32)}
+
     def seen(self, env: Env) -> Seen:
         rows, capacity = self.qkv.dims[1], self.k_cache.dims[1]
         tables = (self.cos, self.sin)
         return Seen(self.k_cache, self.v_cache, self.heads, rows, rows, capacity, 0, tables=tables)
 
-    def where(self) -> dict[str, object]:
+    def where(self) -> dict[str, Any]:
         rows = {"angles": self.cos.dims[0], "capacity": self.k_cache.dims[1]}
         return {"positions": self.positions, "places": self.places, **rows}
 
@@ -207,8 +221,8 @@ class RopePages(Rope):
         positions: np.ndarray,
         places: np.ndarray,
     ) -> np.ndarray:
-        c, s = cos[positions], sin[positions]
-        return rope_into(qkv, c, s, k_cache, v_cache, places, style, q_norm, k_norm, eps)
+        angles = cos[positions], sin[positions]
+        return rope_into(qkv, angles, k_cache, v_cache, places, style, (q_norm, k_norm), eps)
 
 
 @op("hightide.take_tokens.default", family="gather")
@@ -225,9 +239,16 @@ class TakeTokens(Op):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         count = self.tokens.numel
         yield kernel("pages/take_tokens.wgsl").over(
-            ceil_div(count, 64), tokens=self.tokens, chosen=self.chosen, out=out, count=count
+            ceil_div(count, 64),
+            tokens=self.tokens,
+            chosen=self.chosen,
+            out=out,
+            count=count,
+            chosen_count=self.chosen.numel,
         )
 
     @staticmethod
     def reference(tokens: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        return np.where(tokens < 0, chosen.reshape(-1)[np.clip(-1 - tokens, 0, chosen.size - 1)], tokens)
+        return (
+            np.where(tokens < 0, chosen.reshape(-1).take(-1 - tokens, mode="clip"), tokens) if chosen.size else tokens
+        )

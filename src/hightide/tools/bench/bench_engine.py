@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
-from hightide.llm.decoder import GraphDecoder
+from hightide.llm.decoder import RaggedDecoder
 from hightide.llm.llm import LLM
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.bench.samples import Measured, timed
@@ -24,12 +24,13 @@ class BenchEngine:
 
     def __init__(self, model: Path, *, context: int | None = None, chunk: int = 128, device: str | None = None) -> None:
         self.llm = LLM(model, context=context, chunk=chunk, device=device)
-        if not isinstance(self.llm.decoder, GraphDecoder):
+        if not isinstance(self.llm.decoder, RaggedDecoder):
             raise UnsupportedError(f"{model.name} is not one graph with a KV cache: the bench measures such models")
-        self.decoder: GraphDecoder = self.llm.decoder
+        self.decoder: RaggedDecoder = self.llm.decoder
         if not isinstance(self.decoder.session, GpuSession):
             raise InputError("the bench measures a WebGPU adapter, and there is none here, or 'cpu' was asked for")
         self.session: GpuSession = self.decoder.session
+        self.straight = self.llm.straight()
         self._position = 0
         self._last = 1
 
@@ -48,11 +49,11 @@ class BenchEngine:
         ids: list[int] = []
 
         def steps() -> None:
-            under_way = [self.decoder.launch([self._last], self._position)]
+            under_way = [self.straight.launch([self._last], self._position)]
             for n in range(1, count + 1):
                 if n < count:
-                    under_way.append(self.decoder.launch(None, self._position + n))
-                ids.append(int(self.decoder.collect(under_way.pop(0)).ids[-1]))
+                    under_way.append(self.straight.launch(None, self._position + n))
+                ids.append(int(self.straight.collect(under_way.pop(0)).ids[-1]))
 
         sample, _ = timed(steps)
         self._position, self._last = self._position + count, ids[-1]
@@ -69,11 +70,11 @@ class BenchEngine:
         self.session.write_state([rng.standard_normal(array.shape, np.float32) for array in state])
 
     def _read(self, tokens: Sequence[int]) -> int:
-        chunk = self.decoder.max_tokens
+        chunk = self.decoder.max_rows
         for first in range(0, len(tokens), chunk):
             part = tokens[first : first + chunk]
             last = first + len(part) == len(tokens)
-            step = self.decoder.collect(self.decoder.launch(part, first, keep=1 if last else 0))
+            step = self.straight.collect(self.straight.launch(part, first, keep=1 if last else 0))
         return int(step.ids[-1])
 
 

@@ -79,20 +79,20 @@ def _waits(engine: BenchEngine, position: int, steps: int) -> float:
     session, samples = engine.session, []
     for n in range(steps):
         start = time.thread_time()
-        ticket = engine.decoder.launch([1], position + n)
+        ticket = engine.straight.launch([1], position + n)
         launched = time.thread_time()
-        session.encode_ahead(ticket[1])
+        session.encode_ahead(ticket)
         session.device.wait()
         idle = time.thread_time()
-        engine.decoder.collect(ticket)
+        engine.straight.collect(ticket)
         samples.append(launched - start + time.thread_time() - idle)
     return statistics.median(samples)
 
 
 def _dispatches(engine: BenchEngine, position: int) -> int:
-    ticket = engine.decoder.launch([1], position)
-    engine.decoder.collect(ticket)
-    return len(ticket[1].recording.commands)
+    ticket = engine.straight.launch([1], position)
+    engine.straight.collect(ticket)
+    return len(ticket.recording.commands)
 
 
 @contextmanager
@@ -106,12 +106,13 @@ def counted(session: GpuSession) -> Iterator[Traffic]:
 
 def _levels(session: GpuSession) -> tuple[float, float]:
     """Seconds to find a known level and to plan a new one: medians."""
-    others = tuple(spec.dims for spec in session.specs[1:])
-    batch, most = session.specs[0].dims
-    env = MaxElements()  # one token's logits are kept
+    most = session.specs[0].dims[1]
+    by_row = {"tokens", "positions", "places"}  # their last dim is the rows of a step
+    env = MaxElements()
 
     def find(length: int) -> Callable[[], object]:
-        return lambda: session.find_level(((batch, length), *others), env)
+        dims = tuple((*s.dims[:-1], length) if s.name in by_row else s.dims for s in session.specs)
+        return lambda: session.find_level(dims, env)
 
     fresh = []
     for length in range(most - 1, 1, -1):

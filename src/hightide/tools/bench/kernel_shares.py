@@ -37,7 +37,7 @@ class KernelShare:
 def kernel_shares(engine: BenchEngine, limits: Limits, contexts: Sequence[int], runs: int) -> list[KernelShare]:
     """A prefill, and decode at the shortest and the longest context that fit."""
     fitting = sorted(size for size in contexts if size < engine.context)
-    tokens = prompt(min(PREFILL, engine.decoder.max_tokens), engine.decoder.vocab_size)
+    tokens = prompt(min(PREFILL, engine.decoder.max_rows), engine.decoder.vocab_size)
     found = shares_of(f"prefill {len(tokens)}", engine.session, limits, runs, partial(_launch, engine, tokens, 0))
     for size in dict.fromkeys((min(PREFILL, engine.context - 1), fitting[-1] if fitting else 0)):
         found += shares_of(f"decode at {size}", engine.session, limits, runs, partial(_launch, engine, [1], size))
@@ -45,9 +45,9 @@ def kernel_shares(engine: BenchEngine, limits: Limits, contexts: Sequence[int], 
 
 
 def _launch(engine: BenchEngine, tokens: list[int], position: int) -> Ticket:
-    ticket = engine.decoder.launch(tokens, position)
-    engine.decoder.collect(ticket)
-    launched: Ticket = ticket[1]
+    ticket = engine.straight.launch(tokens, position)
+    engine.straight.collect(ticket)
+    launched: Ticket = ticket
     return launched
 
 

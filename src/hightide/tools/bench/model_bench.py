@@ -103,7 +103,7 @@ def _sample(engine: BenchEngine, row: WorkRow, settings: BenchSettings, warm: bo
     if row.what == "prefill":
         tokens = prompt(row.size, engine.decoder.vocab_size)
         if warm:
-            engine.prefill(tokens[: engine.decoder.max_tokens])  # the level of its chunks
+            engine.prefill(tokens[: engine.decoder.max_rows])  # the level of its chunks
         return engine.prefill(tokens).samples
     engine.start_at(row.size)
     engine.decode(1)

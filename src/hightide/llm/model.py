@@ -1,0 +1,281 @@
+"""A model as it is opened: its decoder, its tokenizer, and the tokens that end an answer."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
+from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
+from hightide.graph.aliases import Aliases
+from hightide.graph.graph import Graph
+from hightide.graph.values import Dims, TensorValue
+from hightide.llm.chat_template import render
+from hightide.llm.context_room import what_fits
+from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
+from hightide.llm.generation import Generation
+from hightide.llm.models import build_graph
+from hightide.llm.models.model_builder import MAX_KEEP, choose_context
+from hightide.llm.options import GenerationOptions
+from hightide.llm.pages import PagedSequence
+from hightide.llm.state_file import fingerprint
+from hightide.llm.text_stream import TextStream
+from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.llm.turns import GraphPlace, MethodPlace, TurnsDecoder
+from hightide.ops.binding import graph_aliases
+from hightide.ops.pages.pages import TILE
+from hightide.pte.program import Program, load
+from hightide.runtime.build import build_session, choose_device
+from hightide.runtime.room import NoRoomError
+from hightide.runtime.session import Session
+
+MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
+PAGE = 16  # tokens
+
+Message = Mapping[str, Any]
+Prompt = str | Sequence[int] | Sequence[Message]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model runs, and how it is held there."""
+
+    device: str | int | None = None  # as in `hightide.load`
+    kv: str | None = None  # "f16", "f32", or None for halves on a GPU that has them
+    routes: Mapping[str, str] | None = None  # forced, by the name of the choice
+    progress: Progress | None = None  # called with (bytes uploaded, bytes in all)
+    sequences: int = 1  # at a time, at most
+    kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
+    alike: bool = False  # rows are computed alike whatever else is in their batch
+
+
+@dataclass
+class Model:
+    """A decoder with what turns prompts into tokens."""
+
+    path: Path
+    decoder: Decoder
+    tokenizer: Tokenizer | None
+    ends: frozenset[int]  # tokens that end an answer
+    fingerprint: list[int] = field(default_factory=list)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of text, of chat messages (through the model's template), or of ids."""
+        if isinstance(prompt, str):
+            return self._tokenizer().encode(prompt)
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | memoryview):
+            raise InputError("a prompt is text, token ids, or messages with a role and content")
+        ids = [int(item) for item in prompt if isinstance(item, int | np.integer) and not isinstance(item, bool)]
+        messages = [item for item in prompt if isinstance(item, Mapping)]
+        if len(ids) == len(prompt):
+            return ids
+        if len(messages) != len(prompt):
+            raise InputError("a prompt is text, token ids, or messages with a role and content")
+        tokenizer, context = self._tokenizer(), self.decoder.context
+        bos = tokenizer.token(tokenizer.bos_id) if tokenizer.bos_id is not None else ""
+        eos = tokenizer.token(tokenizer.eos_ids[0]) if tokenizer.eos_ids else ""
+        text = render(tokenizer.chat_template, messages, bos_token=bos, eos_token=eos)
+        if len(text) > context * MAX_TOKEN_CHARACTERS:  # before it takes the tokenizer minutes
+            raise InputError(f"the prompt has {len(text)} characters, too many for a context of {context} tokens")
+        # A template that writes the BOS token itself must not get a second one.
+        return tokenizer.encode(text, special=True, bos=False if bos and text.startswith(bos) else None)
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError(f"{self.path.name} has no tokenizer; give one with tokenizer=, or prompts as token ids")
+        return self.tokenizer
+
+    def generation(
+        self, sequence: PagedSequence, ids: list[int], options: GenerationOptions, continues: bool = False
+    ) -> Generation:
+        """An answer to be made in this sequence; InputError for a prompt or options that cannot be.
+
+        `continues`: its text goes on where that of the prompt ends.
+        """
+        options.sampling.check_tokens(self.decoder.vocab_size)
+        self.check_prompt(ids)
+        if options.stop and self.tokenizer is None:
+            raise InputError("stop strings need a tokenizer; without one, use stop_ids")
+        text = None
+        if self.tokenizer is not None:
+            text = TextStream(self.tokenizer, options.stop, continues=continues)
+        return Generation(self.decoder, sequence, ids, options, self.ends.union(options.stop_ids), text)
+
+    def check_prompt(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise InputError("the prompt is empty")
+        vocabulary, context = self.decoder.vocab_size, self.decoder.context
+        bad = next((i for i in ids if not 0 <= i < vocabulary), None)
+        if bad is not None:
+            raise InputError(f"token id {bad} is outside the vocabulary of {vocabulary}")
+        if len(ids) > context:
+            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {context}")
+
+
+def open_model(
+    path: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str] | Tokenizer | None,
+    context: int | None,
+    chunk: int,
+    placement: Placement,
+) -> Model:
+    """A GGUF model or a `.pte` program. `chunk` is how many rows a step of a GGUF model has at most."""
+    metadata: Mapping[str, Any] | None = None
+    ends: Any = []
+    if is_gguf(path):
+        decoder, metadata = _open_gguf(path, context, chunk, placement)
+    else:
+        program = load(path, device=placement.device, routes=placement.routes)
+        decoder = _open_pte(program, context, placement)
+        ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
+    try:
+        found = find_tokenizer(Path(path), tokenizer, metadata)
+        known = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
+        known |= set(found.eos_ids) if found is not None else set()
+        return Model(Path(path), decoder, found, frozenset(known), fingerprint(Path(path)))
+    except BaseException:
+        decoder.close()
+        raise
+
+
+def _open_gguf(
+    path: str | os.PathLike[str], context: int | None, chunk: int, placement: Placement
+) -> tuple[Decoder, dict[str, Any]]:
+    with reading(path):
+        file = read_gguf(path)
+        context = choose_context(file, context)
+    gpu = choose_device(placement.device)
+
+    def built(most: int) -> RaggedDecoder:
+        with reading(path):
+            graph = build_graph(file, context, min(most, context))
+        return _ragged_decoder(graph, gpu, placement, context, most)
+
+    try:
+        return built(chunk), file.metadata
+    except NoRoomError as error:
+        fewer = max(1, chunk // 4)  # at a time: smaller activations
+        try:
+            decoder = built(fewer)
+        except NoRoomError:
+            halves = gpu is not None and gpu.traits.f16 and not (placement.kv == "f16" or gpu.traits.half_caches)
+            fits = what_fits(error, context, halves)
+            raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
+        warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {chunk}", stacklevel=4)
+        return decoder, file.metadata
+
+
+def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, rows: int) -> RaggedDecoder:
+    sizes = ragged_sizes(graph, context, rows, placement, halves=placement.kv == "f16")
+    made = ragged(graph, sizes)
+    routes = {**(placement.routes or {}), **({"rows": "alike"} if placement.alike else {})}
+    session = build_session(
+        made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, placement.progress, placement.kv, routes, levels=_levels(sizes)
+    )
+    return RaggedDecoder(session, sizes, context=min(context, sizes.pages * sizes.page), alike=placement.alike)
+
+
+def ragged_sizes(graph: Graph, context: int, rows: int, placement: Placement, halves: bool) -> RaggedSizes:
+    """For a one-sequence graph: how many rows, pages and tiles its ragged form has."""
+    each = -(-context // PAGE)
+    pages = each * min(placement.sequences, 4)
+    if placement.kv_bytes is not None:
+        pages = min(
+            placement.kv_bytes // (_token_bytes(graph, graph_aliases(graph), halves) * PAGE), each * placement.sequences
+        )
+        if pages < 1:
+            raise InputError(f"{placement.kv_bytes} bytes do not hold the keys and values of {PAGE} tokens")
+    rows = max(min(rows, context), placement.sequences)
+    return RaggedSizes(
+        rows=rows,
+        wanted=min(rows, max(MAX_KEEP, placement.sequences)),
+        singles=rows if placement.alike else placement.sequences,
+        tiles=rows // TILE + placement.sequences,
+        page=PAGE,
+        pages=pages,
+        table=each * placement.sequences,
+    )
+
+
+def _token_bytes(graph: Graph, aliases: Aliases, halves: bool) -> int:
+    """The keys and values of one token."""
+    caches = [graph.values[id] for id in aliases.state]
+    dims = [value.dims for value in caches if isinstance(value, TensorValue) and len(value.dims) == 4]
+    return sum(heads * depth for _, _, heads, depth in dims) * (2 if halves else 4)
+
+
+def _levels(sizes: RaggedSizes) -> list[tuple[Dims, ...]]:
+    """Steps that a build prepares: prompts of some lengths, and decodes of some numbers of sequences."""
+    rows = [n for n in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024) if n < sizes.rows]
+    levels = [_level(sizes, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
+    levels += [_level(sizes, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
+    return levels
+
+
+def _level(sizes: RaggedSizes, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
+    if sizes.singles >= sizes.rows and tiles:  # every row is a tile of its own
+        singles, tiles = rows, 0
+    dims: dict[str, Dims] = {
+        "tokens": (1, rows),
+        "chosen": (sizes.wanted,),
+        "positions": (rows,),
+        "places": (rows,),
+        "wanted": (wanted,),
+        "settings": (wanted, 5),
+        "singles": (singles, 4),
+        "tiles": (tiles, 4),
+        "pages": (sizes.table,),
+        "longest": (1,),
+    }
+    return tuple(dims[name] for name in RAGGED_INPUTS)
+
+
+def _open_pte(program: Program, context: int | None, placement: Placement) -> Decoder:
+    """A program whose method `forward` takes tokens, and a position if it has a KV cache.
+
+    A `context` uses that much of the program's own. Its device and routes are the program's.
+    """
+    name = program.file.path.name
+    info = program.methods.get("forward")
+    if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
+        raise UnsupportedError(f"{name} is not a language model: it has no method forward(tokens, input_pos)")
+    cached = len(info.inputs) == 2
+    longest = info.inputs[0].dims[1]
+    most = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
+    most = most if cached else longest
+    context = most if context is None else context
+    if not 1 <= context <= most:
+        raise InputError(f"{name} has a context of {most} tokens; it cannot use {context}")
+    graph = program.single_graph("forward")
+    if graph is not None and cached:
+        try:
+            return _ragged_decoder(graph, program.gpu, placement, context, longest)
+        except NotRaggedError as error:
+            if placement.sequences > 1:
+                warnings.warn(f"{name} serves its sequences in turns: {error}", stacklevel=5)
+    dims = info.outputs[0].dims
+    every = len(dims) == 3  # logits of every token, not of the last one only
+    turns = {"context": context, "sequences": placement.sequences, "rows": longest, "vocab": dims[-1]}
+    if graph is None or not cached:
+        if placement.kv == "f16":
+            raise UnsupportedError("KV caches in f16 need a program that is one graph with a cache")
+        method = program.method("forward")
+        device = method.sessions[0].name if method.sessions else "NumPy"
+        return TurnsDecoder(MethodPlace(method, cached, method.sibling), keep=1, device=device, **turns)
+    session: Session = build_session(
+        graph,
+        program.gpu,
+        [spec.dynamic for spec in info.inputs],
+        ["tokens", "input_pos"],
+        placement.progress,
+        placement.kv,
+        program.routes,
+    )
+    return TurnsDecoder(GraphPlace(session), keep=longest if every else 1, device=session.name, **turns)

@@ -1,0 +1,198 @@
+"""A model that cannot be made ragged: its sequences take turns, each with its own state over the same weights.
+
+What the step loop takes for a page is then a place for one whole sequence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from hightide.errors import UnsupportedError
+from hightide.graph.graph import OpCall
+from hightide.graph.values import TensorValue
+from hightide.llm.batch import Batch, Rows
+from hightide.llm.decoder import StepResult
+from hightide.llm.state_file import StateLayout
+from hightide.ops.sampling.sampling import sample
+from hightide.pte.program import Method
+from hightide.runtime.session import Session
+
+
+class Place(Protocol):
+    """A model with the state of one sequence."""
+
+    def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
+        """The logits of the last `keep` tokens, or of more."""
+
+    def sibling(self) -> Place:
+        """Another sequence on the same weights."""
+
+    def read(self, length: int) -> list[np.ndarray]: ...
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None: ...
+
+    def layout(self, length: int) -> StateLayout: ...
+
+    def recover(self) -> None: ...
+
+    def device_bytes(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+class TurnsDecoder:
+    """See `Decoder`; a step has ended when it is launched."""
+
+    def __init__(self, place: Place, *, context: int, sequences: int, rows: int, keep: int, vocab: int, device: str):
+        self.context = self.page = context
+        self.pages, self.max_rows, self.max_keep = sequences, rows, keep
+        self.max_wanted = sequences * keep
+        self.vocab_size, self.device = vocab, device
+        self._places: dict[int, Place] = {0: place}
+        self._chosen = np.zeros(0, np.int64)
+
+    def _place(self, page: int) -> Place:
+        if page not in self._places:
+            self._places[page] = self._places[0].sibling()
+        return self._places[page]
+
+    def launch(self, batch: Batch) -> Any:
+        made = [self._run(rows) for rows in batch.rows]
+        logits = np.concatenate([rows for rows, _ in made]) if made else np.zeros((0, self.vocab_size))
+        self._chosen = np.array([id for _, ids in made for id in ids], np.int64)
+        return StepResult(self._chosen, logits if batch.logits else None)
+
+    def _run(self, rows: Rows) -> tuple[np.ndarray, list[int]]:
+        tokens = [max(0, int(self._chosen[-1 - token])) if token < 0 else token for token in rows.tokens]
+        logits = self._place(rows.pages[0]).logits(tokens, rows.position, rows.wanted)
+        wanted = logits.reshape(-1, self.vocab_size)[-rows.wanted or len(logits) :]
+        settings = [list(map(float, row)) for row in rows.settings[: rows.wanted]]
+        return wanted, [sample(row.astype(np.float64), *how) for row, how in zip(wanted, settings, strict=True)]
+
+    def collect(self, ticket: Any) -> StepResult:
+        step: StepResult = ticket
+        return step
+
+    def abandon(self) -> None:
+        """A step has ended when it is launched."""
+
+    def recover(self) -> None:
+        for place in self._places.values():
+            place.recover()
+
+    def first_odd(self, batch: Batch) -> OpCall | None:
+        return None
+
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        for source, to in pairs:
+            self._place(to).write(self._place(source).read(self.context))
+
+    def read_pages(self, pages: Sequence[int], length: int) -> list[np.ndarray]:
+        if not length:
+            return [np.zeros(dims, np.float32) for dims in self.state_layout(0).dims]
+        return self._place(pages[0]).read(length)
+
+    def write_pages(self, pages: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
+        self._place(pages[0]).write(arrays)
+
+    def state_layout(self, length: int) -> StateLayout:
+        return self._places[0].layout(length)
+
+    def device_bytes(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for place in self._places.values():
+            total.update(place.device_bytes())
+        return dict(total)
+
+    def close(self) -> None:
+        for place in self._places.values():
+            place.close()
+
+
+class GraphPlace:
+    """A graph of (tokens, input_pos) -> logits with a KV cache."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
+        given = [np.array([tokens], self.session.specs[0].dtype), np.array([position], self.session.specs[1].dtype)]
+        want = (0,) if keep else ()
+        outputs = self.session.collect(self.session.launch(given, want))
+        return outputs[0] if outputs else np.zeros((0, 1), np.float32)
+
+    def sibling(self) -> GraphPlace:
+        return GraphPlace(self.session.sibling())
+
+    def layout(self, length: int) -> StateLayout:
+        whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
+        caches = [value.dims for value in whole if isinstance(value, TensorValue)]
+        if any(len(dims) != 4 or dims[0] != 1 for dims in caches):
+            raise UnsupportedError("a program with state other than KV caches cannot save or restore it")
+        return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
+
+    def read(self, length: int) -> list[np.ndarray]:
+        return [array[:, :length].copy() for array in self.session.read_state()]
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None:
+        whole = self.session.read_state()
+        for array, part in zip(whole, arrays, strict=True):
+            array[:, : part.shape[1]] = part
+        self.session.write_state(whole)
+
+    def recover(self) -> None:
+        self.session.recover()
+
+    def device_bytes(self) -> dict[str, int]:
+        return self.session.device_bytes()
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class MethodPlace:
+    """A program of several parts, called whole; or one without a KV cache, called with all tokens so far."""
+
+    def __init__(self, method: Method, cached: bool, make: Callable[[], Method]) -> None:
+        """`make` gives another method on the same weights."""
+        self.method, self.cached, self._make = method, cached, make
+        self._history: list[int] = []
+
+    def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
+        self._history[position:] = tokens
+        if self.cached:
+            return self.method(np.array([tokens]), np.array([position]))[0]
+        if not keep:
+            return np.zeros((0, 1), np.float32)
+        return self.method(np.array([self._history]))[0]
+
+    def sibling(self) -> MethodPlace:
+        return MethodPlace(self._make(), self.cached, self._make)
+
+    def layout(self, length: int) -> StateLayout:
+        if self.cached:
+            raise UnsupportedError("a program of several parts cannot save or restore its state")
+        return StateLayout(((1, length),), "i")
+
+    def read(self, length: int) -> list[np.ndarray]:
+        self.layout(length)
+        return [np.array([self._history[:length]], np.int64)]
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None:
+        self._history = arrays[0][0].tolist()
+
+    def recover(self) -> None:
+        self.method.reset()
+
+    def device_bytes(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for session in self.method.sessions:
+            total.update(session.device_bytes())
+        return dict(total)
+
+    def close(self) -> None:
+        self.method.close()

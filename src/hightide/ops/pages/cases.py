@@ -1,0 +1,107 @@
+"""The cases of the ops on pages; see `hightide.ops.case`. S rows are those of sequences of up to P + S keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hightide.ops.attention.cases import rope_cache
+from hightide.ops.case import CONTEXT, MAX, Case, Const, In, floats
+from hightide.ops.pages.ragged import Ragged, SequenceRows, ragged
+
+PAGE, POOL = 8, 4 * CONTEXT
+
+
+@cache
+def batch(rows: int, position: int) -> Ragged:
+    """An even number of rows has no singles: every list of work is empty at some level."""
+    pieces = [] if rows % 2 == 0 else [SequenceRows(1, position)]
+    left = rows - len(pieces)
+    while left:
+        pieces.append(SequenceRows(min(left, 17), position // len(pieces) if pieces else position))
+        left -= pieces[-1].rows
+    return ragged(pieces, PAGE, POOL)
+
+
+def table(name: str) -> In:
+    """One of a batch's tables; its max dims are those at the max level."""
+
+    def make(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
+        made: np.ndarray = getattr(batch(sizes["S"], sizes["P"]), name)
+        return made
+
+    return In(make(np.random.default_rng(0), MAX).shape, "int32", make=make)
+
+
+def pool(kv_heads: int, depth: int) -> In:
+    """Keys or values of a batch's sequences; NaN everywhere else."""
+
+    def make(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
+        held = np.full((1, POOL, kv_heads, depth), np.nan, np.float32)
+        own = batch(sizes["S"], sizes["P"]).own
+        held[:, own] = rng.uniform(-2, 2, (1, own.size, kv_heads, depth))
+        return held
+
+    return In((1, POOL, kv_heads, depth), make=make)
+
+
+def attend(
+    heads: int, kv_heads: int, depth: int, values: int, scale: float = 0.3, window: int = 0, softcap: float = 0.0
+) -> tuple[Any, ...]:
+    """The arguments of attend_pages."""
+    pools = pool(kv_heads, depth), pool(kv_heads, values)
+    tables = map(table, ("singles", "tiles", "pages"))
+    return (In((1, "S", heads, depth)), *pools, *tables, CONTEXT, PAGE, scale, window, softcap)
+
+
+def attention(heads: int, kv_heads: int, depth: int, window: int = 0) -> tuple[Any, ...]:
+    """The arguments of paged_attention."""
+    q, _, _, *rest = attend(heads, kv_heads, depth, depth, window=window)
+    kv = In((1, "S", kv_heads, depth))
+    pools = [filled(kv_heads, depth) for _ in range(2)]
+    return (q, *pools, *rest, kv, kv, table("places"))
+
+
+def filled(kv_heads: int, depth: int) -> Const:
+    return floats(1, POOL, kv_heads, depth)
+
+
+def rope(heads: int, kv_heads: int, depth: int, rotary: int, style: str, norm: bool = False) -> tuple[Any, ...]:
+    """The arguments of rope_pages."""
+    qkv, cos, sin, _, _, *rest = rope_cache(heads, kv_heads, depth, rotary, style, norm)
+    pools = [filled(kv_heads, depth) for _ in range(2)]
+    return (qkv, cos, sin, *pools, *rest[:-1], table("positions"), table("places"))
+
+
+ATTEND = "hightide.attend_pages.default"
+ATTENTION = "hightide.paged_attention.default"
+ROPE = "hightide.rope_pages.default"
+CASES = [
+    Case("attend_pages_gqa", ATTEND, attend(6, 2, 16, 16)),
+    Case("attend_pages_mqa", ATTEND, attend(5, 1, 8, 12)),
+    Case("attend_pages_odd", ATTEND, attend(3, 3, 7, 7)),
+    Case("attend_pages_window", ATTEND, attend(6, 2, 16, 16, window=5)),
+    Case("attend_pages_softcap", ATTEND, attend(4, 4, 12, 12, softcap=2.0)),
+    Case("attend_pages_many_heads", ATTEND, attend(20, 2, 20, 20, window=9, softcap=5.0)),
+    Case("attend_pages_deep", ATTEND, attend(1, 1, 258, 66, scale=0.02)),
+    Case("paged_attention", ATTENTION, attention(6, 2, 16)),
+    Case("paged_attention_odd", ATTENTION, attention(4, 2, 7, window=9)),
+    Case("paged_attention_keys", ATTENTION, attention(4, 2, 8), extra={"output": 1}),
+    Case("paged_attention_values", ATTENTION, attention(3, 1, 5), extra={"output": 2}),
+    Case("rope_pages_halves", ROPE, rope(4, 2, 16, 16, "halves")),
+    Case("rope_pages_halves_keys", ROPE, rope(4, 2, 16, 16, "halves"), extra={"output": 3}),
+    Case("rope_pages_part", ROPE, rope(3, 3, 14, 6, "halves")),
+    Case("rope_pages_neighbours", ROPE, rope(6, 1, 24, 24, "interleaved")),
+    Case("rope_pages_neighbours_values", ROPE, rope(2, 1, 10, 6, "interleaved"), extra={"output": 4}),
+    Case("rope_pages_norm", ROPE, rope(4, 2, 16, 8, "halves", norm=True)),
+    Case("rope_pages_norm_keys", ROPE, rope(4, 2, 6, 6, "interleaved", norm=True), extra={"output": 3}),
+    Case(
+        "take_tokens",
+        "hightide.take_tokens.default",
+        (In(("S",), "int32", low=-9, high=40), In((9,), "int32", low=0, high=500)),
+        out="int32",
+    ),
+]
