@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+import hightide
+from hightide.formats.gguf import read_gguf
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, RaggedSizes
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
+from hightide.llm.models import build_graph
 from hightide.ops.pages.pages import TILE
 from hightide.runtime.cpu_session import CpuSession
 
@@ -85,6 +89,15 @@ class Batches:
         given = (tokens[None], chosen, positions, places, wanted, settings, singles, tiles, table, [max(positions) + 1])
         inputs = [np.asarray(one, np.float32 if one is settings else np.int32) for one in given]
         return Step(inputs, [rows[row] for row in wanted])
+
+
+def decoder(path: Path) -> Graph:
+    """The graph of one sequence: of a GGUF model, or of a program's method `forward`."""
+    if path.suffix == ".gguf":
+        return build_graph(read_gguf(path), 48, 16)
+    graph = hightide.load(path, device="cpu").single_graph("forward")
+    assert graph is not None
+    return graph
 
 
 def alone(graph: Graph, tokens: np.ndarray) -> np.ndarray:

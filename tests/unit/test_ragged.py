@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ragged_batches import SIZES, Batches, alone, ragged_session, untouched, vocabulary_of
+from ragged_batches import SIZES, Batches, alone, decoder, ragged_session, untouched, vocabulary_of
 
-import hightide
-from hightide.formats.gguf import read_gguf
 from hightide.fuse import fuse
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
-from hightide.llm.models import build_graph
 from hightide.ops.builder import GraphBuilder
 
 TESTS = Path(__file__).parents[1]
@@ -33,14 +30,6 @@ FILES = [
     pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LARGEST else [])
     for path in (*MODELS, *PROGRAMS)
 ]
-
-
-def decoder(path: Path) -> Graph:
-    if path.suffix == ".gguf":
-        return build_graph(read_gguf(path), 48, 16)
-    graph = hightide.load(path, device="cpu").single_graph("forward")
-    assert graph is not None
-    return graph
 
 
 def assert_same_rows(graph: Graph, *forms: Graph, seed: int = 0, limit: float = 1e-12) -> None:
