@@ -16,6 +16,7 @@ from hightide.errors import DeviceLostError, HightideError
 from hightide.graph.graph import OpCall
 from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import Decoder, Straight
+from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation, OddLogits
 from hightide.llm.pages import PagedSequence, PagePool
 
@@ -29,15 +30,23 @@ class Counters:
     steps: int = 0
     rows: int = 0
     new_tokens: int = 0
+    found: int = 0  # tokens whose keys and values others had made
     set_aside: int = 0  # sequences that gave their pages to others, and were read again
 
 
 class Batcher:
     """Runs generations together on one decoder. Not for several threads at once."""
 
-    def __init__(self, decoder: Decoder, max_sequences: int = 1, share_prefixes: bool = False) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        max_sequences: int = 1,
+        share_prefixes: bool = False,
+        drafter: Drafter | None = None,
+    ) -> None:
         """`share_prefixes`: sequences find the pages of others, and give theirs back when they end."""
         self.decoder, self.max_sequences, self.share_prefixes = decoder, max_sequences, share_prefixes
+        self.drafter = drafter
         self.pool = PagePool(decoder.pages, decoder.page)
         self.running: list[Generation] = []  # the oldest first
         self.waiting: deque[Generation] = deque()
@@ -96,6 +105,7 @@ class Batcher:
             return None
         self._short = False
         self._before = {g.sequence: g.sequence.filled for g in (*self.running, *self.waiting)}
+        self._draft()
         chosen: list[Rows] = []
         room = [self.decoder.max_rows, self.decoder.max_wanted]
         decoding = [g for g in self.running if g.reading <= 1]
@@ -105,10 +115,20 @@ class Batcher:
         self._admit(chosen, room)
         return Batch(chosen, any(rows.owner.host_chooses and rows.wanted for rows in chosen)) if chosen else None
 
+    def _draft(self) -> None:
+        """Have those who check drafts guess the tokens that come next."""
+        checking = [generation for generation in self.running if generation.checks_draft]
+        if self.drafter is None:
+            for generation in checking:
+                generation.look_up_draft()
+        elif checking:
+            most = min(self.decoder.max_wanted, self.decoder.max_rows) - len(self.running)
+            self.drafter.propose(checking, most)
+
     def _place(self, generation: Generation, chosen: list[Rows], room: list[int]) -> None:
         sequence = generation.sequence
         if generation.reading > 1 and self.share_prefixes:
-            sequence.share_prefix(generation.tokens)
+            self.counters.found += sequence.share_prefix(generation.tokens)
         count = min(generation.wants(), room[0])
         fed = self._fed.get(generation)
         if not count or self._short or (not generation.reading and (fed is None or not room[1])):
@@ -160,7 +180,9 @@ class Batcher:
                 generation.sequence.share_prefix(generation.tokens)
             spare = self.pool.free - len(self.running)
             if self.running and generation.sequence.needs(generation.reading) > spare:
+                generation.sequence.truncate(0)  # who waits holds nothing
                 return
+            self.counters.found += generation.sequence.filled
             self.waiting.remove(generation)
             self.running.append(generation)
             generation.begin(generation.sequence.filled)
@@ -208,6 +230,8 @@ class Batcher:
         """Let go of one that has ended."""
         if generation.ended and generation in self.running:
             self.running.remove(generation)
+            if self.drafter is not None:
+                self.drafter.drop(generation)
             if self.share_prefixes:
                 generation.sequence.name_pages(generation.tokens)
                 generation.sequence.truncate(0)
@@ -253,6 +277,8 @@ class Batcher:
             warnings.warn(f"{error}; the answer goes on with a new one", stacklevel=4)
         try:
             self.decoder.recover()
+            if self.drafter is not None:
+                self.drafter.recover()
         except DeviceLostError as again:
             return self._recover(again)
         return []
@@ -264,6 +290,8 @@ class Batcher:
         for generation in self.running:
             generation.under_way = 0
         self.pool.clear()
+        if self.drafter is not None:
+            self.drafter.forget()
 
     def _explain(self, generation: Generation) -> None:
         """Fail with the op that gave NaN first, if it can be told. The sequence is forgotten: it may be no better."""

@@ -97,7 +97,9 @@ class Engine:
         check_kv(kv)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
         forced = check_routes({} if routes is None else routes)
-        placement = Placement(named_device(device), kv, forced, progress, max_sequences, kv_bytes, reproducible)
+        placement = Placement(
+            named_device(device), kv, forced, progress, max_sequences, kv_bytes=kv_bytes, alike=reproducible
+        )
         model = default_model() if model == DEFAULT else model
         self.path, self.max_waiting = Path(model), max_waiting
         self._model = open_model(model, tokenizer, context, chunk, placement)
@@ -251,7 +253,7 @@ class _StepLoop:
             rows=counters.rows,
             new_tokens=counters.new_tokens,
             tokens_per_second=rate,
-            prefix_tokens=pool.found,
+            prefix_tokens=counters.found,
             set_aside=counters.set_aside,
         )
 

@@ -47,17 +47,17 @@ class Generation:
         self.tokens = list(ids)
         self.prompt = len(ids)  # of the tokens
         self.under_way = 0  # steps that it has rows in
+        self.draft: list[int] = []  # tokens that are guessed to come next, to be checked in the next step
         self.leader: Generation | None = None  # another answer to the same prompt, which reads it
         self.pieces: deque[Piece] = deque()
         self.finish_reason = ""  # "stop", "length", "context", "closed" or "error" once it has ended
         self.error: BaseException | None = None
         self.stats = Stats(prompt_tokens=len(ids))
         self.limit = decoder.context if options.max_tokens is None else options.max_tokens
-        self.speculates = options.speculate and decoder.max_keep > 1
+        self.speculates = options.speculate and decoder.max_keep > 1 and self.sampling.on_device
         self._first_made = len(ids)  # where in the tokens the answer begins, or would if all were there
         self._rng = np.random.default_rng(options.seed)
         self._draws: list[float] = []  # one per token of the answer
-        self._draft: list[int] = []
         self._started = self._first = 0.0
         if self.limit == 0:
             self.finish("length")
@@ -88,7 +88,7 @@ class Generation:
         if self.ended:
             return 0
         if self.reading > 1 or not self.under_way:
-            return self.reading + len(self._plan_draft())
+            return self.reading + len(self.draft)
         return int(self._can_run_ahead())
 
     def _can_run_ahead(self) -> bool:
@@ -97,14 +97,15 @@ class Generation:
         room = self.sequence.filled < self.decoder.context
         return not self.reading and not self.host_chooses and not self.speculates and room and made < self.limit
 
-    def _plan_draft(self) -> list[int]:
-        """Tokens that are guessed to come next, if it checks any."""
-        self._draft = []
-        if self.speculates and self.reading == 1 and len(self.tokens) > self.prompt:
-            context = self.decoder.context - len(self.tokens)
-            most = min(MAX_DRAFT, self.decoder.max_keep - 1, self.decoder.max_rows - 1, context)
-            self._draft = find_draft(self.tokens, most)
-        return self._draft
+    @property
+    def checks_draft(self) -> bool:
+        """Whether it can check a draft in the next step."""
+        return self.speculates and self.reading == 1 and not self.under_way and len(self.tokens) > self.prompt
+
+    def look_up_draft(self) -> None:
+        """What followed the newest tokens when they came before."""
+        most = min(MAX_DRAFT, self.decoder.max_keep - 1, self.decoder.max_rows - 1)
+        self.draft = find_draft(self.tokens, min(most, self.decoder.context - len(self.tokens)))
 
     def rows(self, most: int, wanted: int, fed: int | None) -> Rows:
         """The next rows, at most `most`, of which at most `wanted` ids can be had.
@@ -120,8 +121,8 @@ class Generation:
             known = known[: self.reading - 1]
         if filled + len(known) < len(self.tokens):
             return self._rows(known, 0)
-        draft = self._draft[: min(most - 1, wanted - 1)] if len(known) == 1 else []
-        self._draft = draft
+        draft = self.draft[: min(most - 1, wanted - 1)] if len(known) == 1 else []
+        self.draft = []
         return self._rows([*known, *draft], 1 + len(draft))
 
     def _rows(self, tokens: list[int], wanted: int) -> Rows:

@@ -52,6 +52,7 @@ class Placement:
     routes: Mapping[str, str] | None = None  # forced, by the name of the choice
     progress: Progress | None = None  # called with (bytes uploaded, bytes in all)
     sequences: int = 1  # at a time, at most
+    pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
     kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
     alike: bool = False  # rows are computed alike whatever else is in their batch
 
@@ -185,8 +186,8 @@ def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, 
 def ragged_sizes(graph: Graph, context: int, rows: int, placement: Placement, halves: bool) -> RaggedSizes:
     """For a one-sequence graph: how many rows, pages and tiles its ragged form has."""
     each = -(-context // PAGE)
-    pages = each * min(placement.sequences, 4)
-    if placement.kv_bytes is not None:
+    pages = each * min(placement.sequences, 4) if placement.pages is None else placement.pages
+    if placement.kv_bytes is not None and placement.pages is None:
         pages = min(
             placement.kv_bytes // (_token_bytes(graph, graph_aliases(graph), halves) * PAGE), each * placement.sequences
         )

@@ -22,7 +22,7 @@ class GenerationOptions:
     stop: Sequence[str] = ()  # end before any of these texts
     stop_ids: Sequence[int] = ()  # end at any of these tokens, besides the model's own
     seed: int | None = None  # the same seed gives the same text on the same adapter
-    speculate: bool = False  # guess tokens from the text so far, check several in one call; needs temperature 0
+    speculate: bool = False  # guess tokens from the text so far, check several in one call
     on_full: str = "stop"  # at a full context: "stop", or "shift" out its oldest half
     progress: Progress | None = None  # called with (prompt tokens read, prompt tokens)
     sampling: Sampling = field(default_factory=Sampling)
@@ -43,8 +43,8 @@ class GenerationOptions:
             raise InputError(f"sampling must be a Sampling, not {shown(self.sampling)}")
         if self.on_full not in ON_FULL:
             raise InputError(f"on_full must be 'stop' or 'shift', not {self.on_full!r}")
-        if self.speculate and (self.sampling.temperature > 0 or not self.sampling.on_device):
-            raise InputError("speculation needs temperature 0, no penalties and no logprobs")
+        if self.speculate and not self.sampling.on_device:
+            raise InputError("speculation needs tokens that are chosen on the device: no penalties and no logprobs")
 
     def changed(self, changes: Mapping[str, Any]) -> GenerationOptions:
         """With other values by name, the fields of `Sampling` among them."""

@@ -29,7 +29,6 @@ class PagePool:
         self.count, self.size = count, size
         self.sequences: weakref.WeakSet[PagedSequence] = weakref.WeakSet()
         self.copies: list[tuple[int, int]] = []  # pages (from, to) to be copied before the next step
-        self.found = 0  # tokens whose keys and values a sequence found here
         self.clear()
 
     def clear(self) -> None:
@@ -127,25 +126,23 @@ class PagedSequence:
         self.names: list[bytes] = []  # of its first pages, as far as they are full
         self.filled = 0
 
-    def share_prefix(self, tokens: Sequence[int]) -> None:
+    def share_prefix(self, tokens: Sequence[int]) -> int:
         """Take the pages that hold the next of these tokens, if others have read them; one token at least is left.
 
-        The last page may be shared whole: its last row is then written again, to a copy.
+        Gives how many tokens they hold. The last page may be shared whole: its last row is then written again, to a copy.
         """
-        size = self.pool.size
-        while self.filled == len(self.pages) * size < len(tokens) - 1:
+        size, before = self.pool.size, self.filled
+        while self.filled == len(self.pages) * size < len(tokens) - 1 and self.filled + size <= len(tokens):
             first = self.filled
-            if first + size > len(tokens):
-                return
             name = page_name(self._name_of(first // size), tokens[first : first + size])
             page = self.pool.find(name)
             if page is None:
-                return
+                break
             self.pool.share(page)
             self.pages.append(page)
             self.names.append(name)
             self.filled = min(first + size, len(tokens) - 1)
-            self.pool.found += self.filled - first
+        return self.filled - before
 
     def needs(self, count: int) -> int:
         """Pages to be taken for `count` more tokens."""
