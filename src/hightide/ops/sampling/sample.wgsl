@@ -2,7 +2,7 @@
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary.
 // Thresholds are found by bisection over the bits of the logits, so that nothing is sorted or written. LANES: 16 * 16.
 // A row with NaN or +infinity, or with nothing but -infinity, gives -1. -infinity rules a token out.
-#params rows: u32, width: u32, run: u32   // run = ceil(width / LANES)
+#params rows: u32, width: u32, run: u32, settings_row: u32   // run = ceil(width / LANES); settings_row: 0 or 5
 #read logits: f32, settings: f32          // temperature, top-k, top-p, min-p, draw in 0..1
 #write ids: i32
 
@@ -46,6 +46,7 @@ fn is_odd(value: f32) -> bool {
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let start = row * params.width;
+    let given = row * params.settings_row;
     let first = min(lane * params.run, params.width);
     let end = min(first + params.run, params.width);
 
@@ -69,7 +70,7 @@ fn is_odd(value: f32) -> bool {
     }
     odd = odd || bitcast<u32>(most) == RULED_OUT;
     workgroupBarrier();
-    let temperature = load_settings(0);
+    let temperature = load_settings(given + 0u);
     if (temperature <= 0.0) {
         if (lane == 0u) { ids[row] = select(i32(place), -1, odd); }
         return;
@@ -77,7 +78,7 @@ fn is_odd(value: f32) -> bool {
 
     // top-k: the largest threshold that at least k logits reach.
     var threshold = 0u;
-    let k = load_settings(1);
+    let k = load_settings(given + 1u);
     if (k > 0.0 && k < f32(params.width)) {
         for (var bit = 31; bit >= 0; bit--) {
             let tried = threshold | (1u << u32(bit));
@@ -87,7 +88,7 @@ fn is_odd(value: f32) -> bool {
         }
     }
     // top-p: the largest threshold above which there is at least p of what top-k left.
-    let p = load_settings(2);
+    let p = load_settings(given + 2u);
     if (p < 1.0) {
         var sum = 0.0;
         for (var i = first; i < end; i++) {
@@ -108,7 +109,7 @@ fn is_odd(value: f32) -> bool {
         threshold = max(threshold, min(higher, ordered(most)));
     }
     // min-p: a share of the largest probability, which is exp(0).
-    let least = load_settings(3);
+    let least = load_settings(given + 3u);
     var sum = 0.0;
     for (var i = first; i < end; i++) {
         let value = load_logits(start + i);
@@ -118,7 +119,7 @@ fn is_odd(value: f32) -> bool {
     let all = total(lane, sum);
     // `total` left every lane's sum in `values`: walk to the lane, then to the token, where the draw falls.
     if (lane == 0u) {
-        var left = load_settings(4) * all;
+        var left = load_settings(given + 4u) * all;
         var chosen = place;
         var l = 0u;
         while (l < LANES - 1u && left >= values[l]) { left -= values[l]; l++; }

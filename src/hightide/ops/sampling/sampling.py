@@ -16,8 +16,9 @@ LANES = 256
 
 @op("hightide.sample.default", family="sampling")
 class Sample(Op):
-    """An id per row of logits. Temperature 0 takes the largest (the first of equal ones).
+    """An id per row of logits, by settings [5], or [rows, 5]: each row its own.
 
+    Temperature 0 takes the largest (the first of equal ones).
     -infinity rules a token out. A row with NaN or +infinity, or without a finite logit, gives -1.
     """
 
@@ -25,8 +26,12 @@ class Sample(Op):
     settings: Tensor
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        if self.settings.dims != (SETTINGS,) or not self.logits.width:
-            raise InputError(f"sampling takes {SETTINGS} settings and logits, not {list(self.settings.dims)}")
+        logits, settings = self.logits, self.settings
+        if settings.dims not in ((SETTINGS,), (logits.rows, SETTINGS)) or not logits.width:
+            raise InputError(
+                f"sampling takes {SETTINGS} settings, for all rows or each,"
+                f" not {list(settings.dims)} for {list(logits.dims)}"
+            )
         return [self.logits.dims[:-1]]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
@@ -39,12 +44,14 @@ class Sample(Op):
             rows=logits.rows,
             width=logits.width,
             run=ceil_div(logits.width, LANES),
+            settings_row=SETTINGS if self.settings.rank == 2 else 0,
         )
 
     @staticmethod
     def reference(logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
         rows = logits.reshape(-1, logits.shape[-1])
-        ids = [sample(row, *settings.tolist()) for row in rows]
+        by_row = np.broadcast_to(settings, (len(rows), SETTINGS))
+        ids = [sample(row, *own) for row, own in zip(rows, by_row.tolist(), strict=True)]
         return np.array(ids, np.int32).reshape(logits.shape[:-1])
 
 
