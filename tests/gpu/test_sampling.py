@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from op_runner import check_blank_parameters
 
+from hightide.errors import InputError
 from hightide.gpu.device import Device
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.sampling.sampling import sample
@@ -79,3 +80,22 @@ def test_logits_that_are_not_numbers_give_minus_one(settings: tuple[float, ...],
     (ids,) = session.run([rows, given])
     assert ids[0, :5].tolist() == [-1] * 5
     assert ids[0, 5:].tolist() == [sample(row.astype(np.float64), *given.tolist()) for row in rows[0, 5:]]
+
+
+def test_settings_by_row(device: Device) -> None:
+    """Each row as alone with its settings; no rows at all are fine."""
+    b = GraphBuilder()
+    logits, settings = b.input((1, 8, 300)), b.input((8, 5))
+    session = GpuSession(b.graph(b.call("hightide.sample.default", logits, settings, dtype="int32")), device)
+    alone = sampler(device, 300)
+    rng = np.random.default_rng(5)
+    for rows in (8, 3, 0, 1):
+        given = rng.normal(size=(1, rows, 300)).astype(np.float32) * 3
+        by_row = rng.uniform((0, 0, 0.5, 0, 0), (1.5, 40, 1, 0.1, 1), (rows, 5)).astype(np.float32)
+        by_row[::3, 0] = 0
+        (ids,) = session.run([given, by_row])
+        assert ids.shape == (1, rows)
+        for n in range(rows):
+            assert ids[0, n] == alone.run([given[:, n : n + 1], by_row[n]])[0][0, 0]
+    with pytest.raises(InputError, match="for all rows or each"):
+        session.run([np.zeros((1, 2, 300), np.float32), np.zeros((3, 5), np.float32)])
