@@ -56,8 +56,8 @@ def test_a_filled_cache_changes_what_is_decoded(engine: BenchEngine) -> None:
 
 def test_host_counts_a_steady_step(engine: BenchEngine) -> None:
     host = measure_host(engine, position=40)
-    ticket = engine.decoder.launch([1], 40)
-    engine.decoder.collect(ticket)
+    ticket = engine.straight.launch([1], 40)
+    engine.straight.collect(ticket)
     assert host.dispatches == len(ticket[1].recording.commands) > 10
     assert host.objects == 0 and host.read_bytes == 4
     assert 4 <= host.written_bytes < 256

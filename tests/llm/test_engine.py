@@ -18,7 +18,7 @@ from hightide import LLM
 from hightide.errors import HightideError, InputError, ProgramError
 from hightide.gpu.device import adapters
 from hightide.gpu.recorder import Recorder
-from hightide.llm.decoder import Decoder, GraphDecoder
+from hightide.llm.decoder import Decoder, RaggedDecoder
 from hightide.llm.options import GenerationOptions
 from hightide.llm.token_sampling import Sampling, find_draft
 from hightide.ops.sampling.sampling import sample
@@ -69,9 +69,10 @@ def random_ids(rng: np.random.Generator, length: int, vocab: int = VOCAB) -> lis
 def one_by_one(llm: LLM, prompt: Sequence[int], count: int) -> list[int]:
     """Greedy ids without the engine: token by token, from position 0, the largest of the logits."""
     ids: list[int] = []
+    straight = llm.straight()
     for position in range(len(prompt) + count - 1):
         token = prompt[position] if position < len(prompt) else ids[-1]
-        step = llm.decoder.collect(llm.decoder.launch([token], position, logits=True))
+        step = straight.collect(straight.launch([token], position, logits=True))
         assert step.logits is not None
         if position >= len(prompt) - 1:
             ids.append(int(step.logits[-1].argmax()))
@@ -94,7 +95,7 @@ class Twin:
         if self.answers % 40 == 0:  # now and then a new session, else the one there is put back to its first state
             self.llm = self.open_it()
         self.llm.reset()
-        if isinstance(self.llm.decoder, GraphDecoder):
+        if isinstance(self.llm.decoder, RaggedDecoder):
             self.llm.decoder.session.reset()
         return self.llm.generate(prompt, **options).tokens
 
@@ -294,9 +295,9 @@ def test_the_device_draws_as_the_host_does(llm: LLM) -> None:
 
 def _logits(llm: LLM, prompt: Sequence[int]) -> np.ndarray:
     """Of the token after the prompt."""
+    straight = llm.straight()
     for first in range(0, len(prompt), CHUNK):
-        step = llm.decoder.collect(llm.decoder.launch(prompt[first : first + CHUNK], first, logits=True))
-    llm.reset()
+        step = straight.collect(straight.launch(prompt[first : first + CHUNK], first, logits=True))
     assert step.logits is not None
     return step.logits[-1]
 
@@ -451,10 +452,10 @@ def order(where: str | None) -> Iterator[tuple[LLM, Order]]:
     llm = shared_llm(where)
     llm.reset()
     order = Order(llm.decoder)
-    llm.engine.decoder = order  # type: ignore[assignment]
+    llm.model.decoder = llm.batcher.decoder = order  # type: ignore[assignment]
     yield llm, order
     llm.reset()
-    llm.engine.decoder = order.decoder
+    llm.model.decoder = llm.batcher.decoder = order.decoder
     assert order.launched == order.collected, "a call is still under way"
 
 
@@ -667,7 +668,7 @@ def test_routes_that_are_forced_are_taken(name: str) -> None:
     taken = set()
     for option in ("split", "registers"):
         with open_llm(name, None, routes={"linear.gemv": option}) as llm:
-            assert isinstance(llm.decoder, GraphDecoder)
+            assert isinstance(llm.decoder, RaggedDecoder)
             session = llm.decoder.session
             given = [np.zeros((1,) * len(s.dims) if s.dynamic else s.dims, s.dtype) for s in session.specs]
             taken.add(tuple(row.route for row in explain(session, given).rows))
@@ -686,7 +687,7 @@ def test_programs_give_what_their_method_gives(name: str, where: str | None) -> 
     forward = load(path(name), device=where).method()
     rng = np.random.default_rng(1)
     static = name == "llama_static.pte"
-    assert llm.decoder.max_tokens == forward.inputs[0].dims[1] == (1 if static else llm.decoder.max_tokens)
+    assert llm.decoder.max_rows == forward.inputs[0].dims[1] == (1 if static else llm.decoder.max_rows)
     for length in (1, 7, 19 if static else 40):
         prompt = random_ids(rng, length, llm.decoder.vocab_size)
         count = min(8, llm.context - length + 1)

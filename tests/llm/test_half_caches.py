@@ -26,7 +26,8 @@ def _needs_halves(device: Device) -> None:
 
 
 def logits(llm: LLM, tokens: list[int], position: int) -> np.ndarray:
-    step = llm.decoder.collect(llm.decoder.launch(tokens, position, logits=True))
+    straight = llm.straight()
+    step = straight.collect(straight.launch(tokens, position, logits=True))
     assert step.logits is not None
     return step.logits
 

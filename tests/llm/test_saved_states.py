@@ -45,11 +45,11 @@ def members(path: Path) -> dict[str, np.ndarray]:
 def refused(llm: LLM, path: Path, kind: type[HightideError] = HightideError) -> str:
     """The conversation stays as it was; the sentence."""
     llm.generate([9, 8, 7], max_tokens=1)
-    held, before = list(llm.tokens), llm.decoder.save(len(llm.tokens))
+    held, before = list(llm.tokens), llm.read_pages()
     with pytest.raises(kind) as caught:
         llm.load_state(path)
     assert llm.tokens == held and "\n" not in str(caught.value)
-    for a, b in zip(before, llm.decoder.save(len(held)), strict=True):
+    for a, b in zip(before, llm.read_pages(), strict=True):
         np.testing.assert_array_equal(a, b)
     return str(caught.value)
 

@@ -93,7 +93,7 @@ def test_a_small_model_gives_the_ids_of_the_eager_quantised_model(name: str, tmp
     expected = eager_ids(eager, PROMPT, 40)
     for where in (None, "cpu"):
         llm = LLM(tmp_path / "out.pte", device=where)
-        assert (llm.context, llm.decoder.max_tokens, llm.decoder.vocab_size) == (64, 24, VOCAB)
+        assert (llm.context, llm.decoder.max_rows, llm.decoder.vocab_size) == (64, 24, VOCAB)
         assert llm.generate(PROMPT, max_tokens=40).tokens == expected
 
 

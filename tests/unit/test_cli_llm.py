@@ -250,10 +250,10 @@ def test_stdin_must_be_utf8(command: Any, model: Path) -> None:
 def direct_loss(llm: hightide.LLM, ids: list[int]) -> np.ndarray:
     """-log p of ids[1:], each from a call of its own with everything before it, by the formula."""
     losses = []
+    straight, most = llm.straight(), llm.decoder.max_rows
     for end in range(1, len(ids)):
-        for start in range(0, end, llm.decoder.max_tokens):
-            ticket = llm.decoder.launch(ids[start:end][: llm.decoder.max_tokens], start, logits=True)
-            step = llm.decoder.collect(ticket)
+        for start in range(0, end, most):
+            step = straight.collect(straight.launch(ids[start:end][:most], start, logits=True))
         assert step.logits is not None
         shares = np.exp(step.logits[-1].astype(np.float64))
         losses.append(-math.log(shares[ids[end]] / shares.sum()))

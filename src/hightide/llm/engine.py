@@ -24,6 +24,7 @@ from hightide.llm.answer import Completion
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress
 from hightide.llm.default_model import DEFAULT, default_model
+from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
 from hightide.llm.model import Model, Placement, Prompt, open_model
 from hightide.llm.options import GenerationOptions, read_options
@@ -69,6 +70,7 @@ class Engine:
         max_sequences: int = 16,
         kv_memory: int | str | None = None,
         reproducible: bool = False,
+        draft: str | os.PathLike[str] | None = None,
         max_waiting: int = 1024,
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         context: int | None = None,
@@ -83,7 +85,8 @@ class Engine:
         `max_sequences` run at a time; up to `max_waiting` more wait. `kv_memory` ("2 GiB", or bytes) is what all keys
         and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
         tokens a step has at most, those of prompts included. With `reproducible`, the tokens of an answer do not
-        depend on what else is in its batches.
+        depend on what else is in its batches. `draft` is a smaller model with the same vocabulary: it guesses tokens of
+        every answer without penalties and logprobs, and the model checks several of them in one step.
         """
         check_path("model", model)
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
@@ -93,6 +96,8 @@ class Engine:
         for name, value in (("max_sequences", max_sequences), ("chunk", chunk), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
+        if draft is not None:
+            check_path("draft", draft)
         check_callable("progress", progress)
         check_kv(kv)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
@@ -104,8 +109,22 @@ class Engine:
         self.path, self.max_waiting = Path(model), max_waiting
         self._model = open_model(model, tokenizer, context, chunk, placement)
         self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
-        self._loop = _StepLoop(self._model, max_sequences)
+        try:
+            drafter = None if draft is None else self._drafter(draft, chunk, placement)
+        except BaseException:
+            self._model.decoder.close()
+            raise
+        self._loop = _StepLoop(self._model, max_sequences, drafter)
         self._close = weakref.finalize(self, self._loop.close)
+
+    def _drafter(self, path: str | os.PathLike[str], chunk: int, placement: Placement) -> Drafter:
+        path = default_model() if path == DEFAULT else path
+        model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None))
+        ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
+        if ours != its:
+            model.decoder.close()
+            raise InputError(f"{Path(path).name} has a vocabulary of {its} tokens, and {self.path.name} one of {ours}")
+        return Drafter(model.decoder)
 
     def __repr__(self) -> str:
         if not self._close.alive:
@@ -150,6 +169,8 @@ class Engine:
 
     def _generation(self, ids: list[int], options: GenerationOptions, spelled: bool) -> Generation:
         sequence = PagedSequence(self._loop.batcher.pool)
+        if self._loop.batcher.drafter is not None and options.sampling.on_device:
+            options = replace(options, speculate=True)
         return self._model.generation(sequence, ids, options, spelled)
 
     def generate(
@@ -193,9 +214,9 @@ class Engine:
 class _StepLoop:
     """The thread that runs steps. What others want of it waits in a list until the step under way has ended."""
 
-    def __init__(self, model: Model, max_sequences: int) -> None:
+    def __init__(self, model: Model, max_sequences: int, drafter: Drafter | None) -> None:
         self.model = model
-        self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True)
+        self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True, drafter=drafter)
         self._changed = threading.Condition()
         self._wanted: deque[Callable[[], None]] = deque()
         self._requests: dict[Generation, Request] = {}
@@ -309,4 +330,6 @@ class _StepLoop:
             request.deliver()
         self._requests.clear()
         self.batcher.abandon()
+        if self.batcher.drafter is not None:
+            self.batcher.drafter.decoder.close()
         self.model.decoder.close()

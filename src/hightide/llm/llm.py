@@ -75,6 +75,13 @@ class Stream(Iterator[Piece]):
             self._begun = True
             self._llm.end(self._generation)
 
+    def __del__(self) -> None:
+        if self._llm.lock.acquire(blocking=False):  # else somebody is using it, who will end this one
+            try:
+                self._llm.drop(self._generation)
+            finally:
+                self._llm.lock.release()
+
     def __enter__(self) -> Stream:
         return self
 
@@ -121,9 +128,9 @@ class LLM:
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
         self.tokenizer = self._model.tokenizer
         self.context = self._model.decoder.context
-        self._batcher = Batcher(self._model.decoder)
-        self._sequence = PagedSequence(self._batcher.pool)
-        self._batcher.pool.sequences.add(self._sequence)
+        self.batcher = Batcher(self._model.decoder)
+        self._sequence = PagedSequence(self.batcher.pool)
+        self.batcher.pool.sequences.add(self._sequence)
         self._tokens: list[int] = []  # of the sequence, and what was chosen last
         self._current: Generation | None = None
 
@@ -190,11 +197,11 @@ class LLM:
             shared += 1
         self._sequence.truncate(shared)
         self._tokens, self._current = generation.tokens, generation
-        self._batcher.add(generation)
+        self.batcher.add(generation)
 
     def step(self) -> None:
         """Go on with the answer that is being made."""
-        self._batcher.step()
+        self.batcher.step()
         if self._current is not None:
             self._tokens = self._current.tokens
 
@@ -206,14 +213,19 @@ class LLM:
             generation.finish("closed")
             generation.pieces.clear()
 
+    def drop(self, generation: Generation) -> None:
+        """Nobody will read more of an answer."""
+        if generation is self._current and self._model is not None:
+            self._release()
+
     def _release(self) -> None:
         self.model  # noqa: B018  (which says if it is closed)
         current, self._current = self._current, None
         if current is not None:
             if not current.ended:
                 current.pieces.clear()
-            self._batcher.remove(current)
-        self._batcher.abandon()
+            self.batcher.remove(current)
+        self.batcher.abandon()
 
     def straight(self) -> Straight:
         """Calls of the model without the engine, from an empty KV cache."""
@@ -242,10 +254,10 @@ class LLM:
             self._release()
             tokens = self.tokens
             try:
-                arrays = self._read()
+                arrays = self.read_pages()
             except DeviceLostError:
                 self._read_again(tokens)
-                arrays = self._read()
+                arrays = self.read_pages()
             write_state(path, self.model.fingerprint, tokens, arrays)
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
@@ -264,7 +276,8 @@ class LLM:
                 self._recover()
                 self._write(tokens, arrays)
 
-    def _read(self) -> list[Any]:
+    def read_pages(self) -> list[Any]:
+        """The keys and values of the tokens, layer by layer."""
         return self.decoder.read_pages(self._sequence.pages, self._sequence.filled)
 
     def _write(self, tokens: list[int], arrays: list[Any]) -> None:
@@ -273,7 +286,7 @@ class LLM:
         self._tokens, self._sequence.filled = list(tokens), len(tokens)
 
     def _recover(self) -> None:
-        self._batcher.forget()
+        self.batcher.forget()
         self.decoder.recover()
 
     def _read_again(self, tokens: list[int]) -> None:
@@ -282,7 +295,7 @@ class LLM:
         generation = self.model.generation(self._sequence, tokens, GenerationOptions(max_tokens=1))
         self.claim(generation)
         while not generation.ended:
-            self._batcher.step()
+            self.batcher.step()
         self._release()
         self._tokens = tokens
 

@@ -129,7 +129,7 @@ class PagedSequence:
     def share_prefix(self, tokens: Sequence[int]) -> int:
         """Take the pages that hold the next of these tokens, if others have read them; one token at least is left.
 
-        Gives how many tokens they hold. The last page may be shared whole: its last row is then written again, to a copy.
+        Gives how many tokens they hold. The last page may be shared whole: its last row is written again, to a copy.
         """
         size, before = self.pool.size, self.filled
         while self.filled == len(self.pages) * size < len(tokens) - 1 and self.filled + size <= len(tokens):
