@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hightide.errors import DeviceLostError, HightideError
 from hightide.graph.graph import OpCall
 from hightide.llm.batch import Batch, Rows
@@ -19,8 +21,10 @@ from hightide.llm.decoder import Decoder, Straight
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation, OddLogits
 from hightide.llm.pages import PagedSequence, PagePool
+from hightide.llm.prefix_store import PrefixStore
 
 MAX_LOSSES = 3  # of the device in a row, without a new token: then it is the model's or the driver's fault
+SAVED_AT_ONCE = 8  # pages: a request that comes meanwhile waits for them
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Counters:
     rows: int = 0
     new_tokens: int = 0
     found: int = 0  # tokens whose keys and values others had made
+    from_disk: int = 0  # of these, in another process
     set_aside: int = 0  # sequences that gave their pages to others, and were read again
 
 
@@ -43,10 +48,14 @@ class Batcher:
         max_sequences: int = 1,
         share_prefixes: bool = False,
         drafter: Drafter | None = None,
+        store: PrefixStore | None = None,
     ) -> None:
-        """`share_prefixes`: sequences find the pages of others, and give theirs back when they end."""
+        """`share_prefixes`: sequences find the pages of others, and give theirs back when they end.
+
+        With a `store` they find those of other processes too.
+        """
         self.decoder, self.max_sequences, self.share_prefixes = decoder, max_sequences, share_prefixes
-        self.drafter = drafter
+        self.drafter, self.store = drafter, store
         self.pool = PagePool(decoder.pages, decoder.page)
         self.running: list[Generation] = []  # the oldest first
         self.waiting: deque[Generation] = deque()
@@ -74,10 +83,18 @@ class Batcher:
     def busy(self) -> bool:
         return bool(self.running or self.waiting or self._under_way)
 
+    @property
+    def unsaved(self) -> bool:
+        """Whether there are pages that a step with nothing else to do would save."""
+        return self.store is not None and bool(self.store.unsaved(self.pool.names()))
+
     def step(self) -> list[Generation]:
         """Launch a step and collect one; the generations that heard of something."""
         try:
             self._mend()
+            if not self.busy:
+                self._save_pages()
+                return []
             batch = self._schedule()
             if batch is not None:
                 self._launch(batch)
@@ -182,18 +199,48 @@ class Batcher:
             if self.running and generation.sequence.needs(generation.reading) > spare:
                 generation.sequence.truncate(0)  # who waits holds nothing
                 return
+            if self.share_prefixes and self.store is not None:
+                self._load_pages(generation, self.store)
             self.counters.found += generation.sequence.filled
             self.waiting.remove(generation)
             self.running.append(generation)
             generation.begin(generation.sequence.filled)
             self._place(generation, chosen, room)
 
+    # ---- pages on disk
+
+    def _load_pages(self, generation: Generation, store: PrefixStore) -> None:
+        """Bring the next pages of its tokens into the pool, as far as they are on disk and there is room."""
+        sequence, pool = generation.sequence, self.pool
+        names = list(sequence.next_names(generation.tokens))[: pool.free]
+        found = store.read(names)
+        if not found:
+            return
+        self._copy_pages()  # they may be from pages that are taken now
+        pages = [pool.take() for _ in found]
+        self.decoder.write_pages(pages, [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)])
+        for page, name in zip(pages, names, strict=False):
+            pool.give_name(page, name)
+        self.counters.from_disk += sequence.share_prefix(generation.tokens)
+        for page in pages:
+            pool.release(page)
+
+    def _save_pages(self) -> None:
+        """Save some of the pages that are not on disk."""
+        if self.store is None:
+            return
+        size, named = self.pool.size, self.store.unsaved(self.pool.names())[-SAVED_AT_ONCE:]
+        if named:
+            arrays = self.decoder.read_pages([page for _, page in named], len(named) * size)
+            pages = [[array[:, n * size : (n + 1) * size] for array in arrays] for n in range(len(named))]
+            # The last ones first: they are older then, and deleted before those that they need.
+            self.store.save([(name, page) for (name, _), page in zip(named, pages, strict=True)][::-1])
+        self.store.keep_known(name for name, _ in self.pool.names())
+
     # ---- running it
 
     def _launch(self, batch: Batch) -> None:
-        if self.pool.copies:
-            self.decoder.copy_pages(self.pool.copies)
-            self.pool.copies = []
+        self._copy_pages()
         self._under_way.append((self.decoder.launch(batch), batch))
         self._before = None
         self._fed, wanted = {}, 0
@@ -204,6 +251,11 @@ class Batcher:
                 self._fed[rows.owner] = wanted - 1
         self.counters.steps += 1
         self.counters.rows += batch.count
+
+    def _copy_pages(self) -> None:
+        if self.pool.copies:
+            self.decoder.copy_pages(self.pool.copies)
+            self.pool.copies = []
 
     def _collect(self) -> list[Generation]:
         ticket, batch = self._under_way.popleft()

@@ -22,13 +22,14 @@ from typing import Any
 from hightide.errors import DeviceError, HightideError, InputError
 from hightide.llm.answer import Completion
 from hightide.llm.batcher import Batcher
-from hightide.llm.decoder import Decoder, Progress
+from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
 from hightide.llm.model import Model, Placement, Prompt, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.pages import PagedSequence
+from hightide.llm.prefix_store import PrefixStore
 from hightide.llm.request import Request
 from hightide.llm.tokenizer import Tokenizer
 from hightide.ops.choices import check_routes
@@ -54,6 +55,7 @@ class EngineStats:
     new_tokens: int
     tokens_per_second: float  # new ones, over the last ten seconds
     prefix_tokens: int  # of prompts, found in pages that others had read
+    disk_tokens: int  # of these, in pages that were read from disk
     set_aside: int  # how often a sequence gave up its pages, to be read again later
 
 
@@ -71,6 +73,8 @@ class Engine:
         kv_memory: int | str | None = None,
         reproducible: bool = False,
         draft: str | os.PathLike[str] | None = None,
+        prefix_cache: str | os.PathLike[str] | None = None,
+        prefix_cache_size: int | str = "1 GiB",
         max_waiting: int = 1024,
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         context: int | None = None,
@@ -86,7 +90,8 @@ class Engine:
         and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
         tokens a step has at most, those of prompts included. With `reproducible`, the tokens of an answer do not
         depend on what else is in its batches. `draft` is a smaller model with the same vocabulary: it guesses tokens of
-        every answer without penalties and logprobs, and the model checks several of them in one step.
+        every answer without penalties and logprobs, and the model checks several of them in one step. `prefix_cache` is
+        a folder of at most `prefix_cache_size` bytes, where what was read is kept for engines to come.
         """
         check_path("model", model)
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
@@ -96,8 +101,10 @@ class Engine:
         for name, value in (("max_sequences", max_sequences), ("chunk", chunk), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
-        if draft is not None:
-            check_path("draft", draft)
+        for name, path in (("draft", draft), ("prefix_cache", prefix_cache)):
+            if path is not None:
+                check_path(name, path)
+        cache_bytes = checked_bytes("prefix_cache_size", prefix_cache_size)
         check_callable("progress", progress)
         check_kv(kv)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
@@ -110,11 +117,12 @@ class Engine:
         self._model = open_model(model, tokenizer, context, chunk, placement)
         self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
         try:
+            store = None if prefix_cache is None else self._store(prefix_cache, cache_bytes)
             drafter = None if draft is None else self._drafter(draft, chunk, placement)
         except BaseException:
             self._model.decoder.close()
             raise
-        self._loop = _StepLoop(self._model, max_sequences, drafter)
+        self._loop = _StepLoop(self._model, max_sequences, drafter, store)
         self._close = weakref.finalize(self, self._loop.close)
 
     def _drafter(self, path: str | os.PathLike[str], chunk: int, placement: Placement) -> Drafter:
@@ -125,6 +133,12 @@ class Engine:
             model.decoder.close()
             raise InputError(f"{Path(path).name} has a vocabulary of {its} tokens, and {self.path.name} one of {ours}")
         return Drafter(model.decoder)
+
+    def _store(self, folder: str | os.PathLike[str], size: int) -> PrefixStore | None:
+        """None for a model whose sequences take turns: it has no pages."""
+        decoder = self._model.decoder
+        ragged = isinstance(decoder, RaggedDecoder)
+        return PrefixStore(folder, size, decoder, self._model.fingerprint) if ragged else None
 
     def __repr__(self) -> str:
         if not self._close.alive:
@@ -214,9 +228,9 @@ class Engine:
 class _StepLoop:
     """The thread that runs steps. What others want of it waits in a list until the step under way has ended."""
 
-    def __init__(self, model: Model, max_sequences: int, drafter: Drafter | None) -> None:
+    def __init__(self, model: Model, max_sequences: int, drafter: Drafter | None, store: PrefixStore | None) -> None:
         self.model = model
-        self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True, drafter=drafter)
+        self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True, drafter=drafter, store=store)
         self._changed = threading.Condition()
         self._wanted: deque[Callable[[], None]] = deque()
         self._requests: dict[Generation, Request] = {}
@@ -275,6 +289,7 @@ class _StepLoop:
             new_tokens=counters.new_tokens,
             tokens_per_second=rate,
             prefix_tokens=counters.found,
+            disk_tokens=counters.from_disk,
             set_aside=counters.set_aside,
         )
 
@@ -291,7 +306,7 @@ class _StepLoop:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._wanted or self.batcher.busy or self._closing):
+                while not (self._wanted or self.batcher.busy or self.batcher.unsaved or self._closing):
                     self._changed.wait()
                 wanted, self._wanted = self._wanted, deque()
                 closing = self._closing
@@ -327,8 +342,12 @@ class _StepLoop:
         for generation, request in self._requests.items():
             if not generation.ended:
                 generation.fail(HightideError("the engine was closed"))
+                self.batcher.remove(generation)
             request.deliver()
         self._requests.clear()
+        if self.batcher.store is not None:
+            while self.batcher.busy or self.batcher.unsaved:
+                self._step()
         self.batcher.abandon()
         if self.batcher.drafter is not None:
             self.batcher.drafter.decoder.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -131,18 +131,27 @@ class PagedSequence:
 
         Gives how many tokens they hold. The last page may be shared whole: its last row is written again, to a copy.
         """
-        size, before = self.pool.size, self.filled
-        while self.filled == len(self.pages) * size < len(tokens) - 1 and self.filled + size <= len(tokens):
-            first = self.filled
-            name = page_name(self._name_of(first // size), tokens[first : first + size])
+        before = self.filled
+        for name in self.next_names(tokens):
             page = self.pool.find(name)
             if page is None:
                 break
             self.pool.share(page)
             self.pages.append(page)
             self.names.append(name)
-            self.filled = min(first + size, len(tokens) - 1)
+            self.filled = min(self.filled + self.pool.size, len(tokens) - 1)
         return self.filled - before
+
+    def next_names(self, tokens: Sequence[int]) -> Iterator[bytes]:
+        """The names of the pages that would hold the next of these tokens, as `share_prefix` takes them."""
+        size, first = self.pool.size, self.filled
+        if first != len(self.pages) * size:  # within a page
+            return
+        name = self._name_of(first // size)
+        while first < len(tokens) - 1 and first + size <= len(tokens):
+            name = page_name(name, tokens[first : first + size])
+            yield name
+            first += size
 
     def needs(self, count: int) -> int:
         """Pages to be taken for `count` more tokens."""
