@@ -24,7 +24,7 @@ from hightide.ops.sampling.sampling import SETTINGS, sample
 from hightide.pte.program import Method, Program
 from hightide.runtime.build import build_session, choose_device, named_device
 from hightide.runtime.room import NoRoomError
-from hightide.runtime.session import Fed, Session
+from hightide.runtime.session import Fed, Last, Session
 
 Progress = Callable[[int, int], None]  # (done, in all)
 GREEDY = np.zeros(SETTINGS, np.float32)
@@ -102,7 +102,7 @@ class GraphDecoder:
     ) -> Any:
         want = () if keep == 0 else (0, 1) if logits else (1,)
         given = self._inputs(tokens, position, keep, settings)
-        return keep, self.session.launch(given, want, feed={1: 0} if keep == 1 else {})
+        return keep, self.session.launch(given, want, feed={1: Last(0)} if keep == 1 else {})
 
     def collect(self, ticket: Any) -> StepResult:
         keep, launched = ticket
