@@ -138,6 +138,11 @@ class Peer:
     def decode(self, count: int) -> Measured:
         return self._ask({"do": "decode", "count": count})
 
+    def parallel(self, prompts: Sequence[Sequence[int]], count: int) -> float:
+        """`count` new tokens for each prompt, all at once: new tokens per second."""
+        made = self._ask({"do": "parallel", "prompts": [list(ids) for ids in prompts], "count": count})
+        return len(made.ids) / (made.samples[0].wall_ms / 1e3)
+
     def matmul(self, rows: int, count: int) -> Measured:
         return self._ask({"do": "matmul", "rows": rows, "count": count})
 

@@ -32,6 +32,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "snapshot": lambda session: session.snapshot(),
     "read_state": lambda session: session.read_state(),
     "write_state": lambda session: session.write_state([]),
+    "copy_rows": lambda session: session.copy_rows([(0, 1, 1)]),
+    "read_rows": lambda session: session.read_rows(0, 1),
+    "write_rows": lambda session: session.write_rows(0, []),
+    "sibling": lambda session: session.sibling(),
     "device_bytes": lambda session: session.device_bytes(),
     "with": lambda session: session.__enter__(),
 }

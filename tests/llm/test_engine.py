@@ -1,12 +1,16 @@
-"""The engine on small random models: whatever happened before, an answer is that of a fresh session.
+"""hightide.Engine as a caller sees it: requests from any thread and from asyncio, and what goes wrong.
 
 Every test runs on the NumPy references, and on the GPU where there is an adapter.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import os
+import sys
+import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,718 +18,284 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hightide import LLM
-from hightide.errors import HightideError, InputError, ProgramError
-from hightide.gpu.device import adapters
-from hightide.gpu.recorder import Recorder
-from hightide.llm.decoder import Decoder, RaggedDecoder
-from hightide.llm.options import GenerationOptions
-from hightide.llm.token_sampling import Sampling, find_draft
-from hightide.ops.sampling.sampling import sample
-from hightide.planning.explain import explain
-from hightide.pte.program import load
+from hightide import LLM, Engine
+from hightide.errors import HightideError, InputError
 
 TESTS = Path(__file__).parents[1]
-CONTEXT, CHUNK, VOCAB = 48, 8, 131
-PROMPT = [3, 14, 15, 92, 65, 35, 89, 79, 32, 38]
-
-
-def path(name: str) -> Path:
-    return TESTS / ("conformance" if name.endswith(".pte") else "models") / name
-
-
-def open_llm(name: str = "llama.gguf", where: str | None = "cpu", **options: Any) -> LLM:
-    if name.endswith(".gguf"):
-        options = {"context": CONTEXT, "chunk": CHUNK} | options
-    return LLM(path(name), device=where, **options)
+LLAMA = TESTS / "models" / "llama.gguf"
+CONTEXT, VOCAB = 64, 131
+PROMPTS = [[3, 14, 15, 92, 65], [35, 89], [79, 32, 38, 46, 26, 43, 38, 32, 79, 50] * 3, [7] * 20, [1, 2, 3]]
 
 
 @pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def where(request: pytest.FixtureRequest) -> str | None:
     if request.param == "cpu":
         return "cpu"
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
+    request.getfixturevalue("device")
     return None
 
 
+def open_engine(where: str | None, model: Path = LLAMA, **options: Any) -> Engine:
+    return Engine(model, device=where, **{"context": CONTEXT, "chunk": 16, "max_sequences": 4} | options)
+
+
 @pytest.fixture
-def llm(where: str | None) -> LLM:
-    """A llama whose cache was used before."""
+def engine(where: str | None) -> Iterator[Engine]:
+    with open_engine(where) as engine:
+        yield engine
+        stats = engine.stats()
+        assert (stats.running, stats.waiting, stats.pages_used) == (0, 0, 0)
+
+
+@cache
+def alone(where: str | None, prompt: tuple[int, ...], **options: Any) -> list[int]:
+    """The answer of a model that does nothing else."""
     llm = shared_llm(where)
     llm.reset()
-    return llm
+    return llm.generate(list(prompt), **options).tokens
 
 
 @cache
 def shared_llm(where: str | None) -> LLM:
-    return open_llm(where=where)
+    return LLM(LLAMA, device=where, context=CONTEXT, chunk=16)
 
 
-def random_ids(rng: np.random.Generator, length: int, vocab: int = VOCAB) -> list[int]:
-    return rng.integers(0, vocab, length).tolist()
+def expected(where: str | None, **options: Any) -> list[list[int]]:
+    return [alone(where, tuple(prompt), **options) for prompt in PROMPTS]
 
 
-def one_by_one(llm: LLM, prompt: Sequence[int], count: int) -> list[int]:
-    """Greedy ids without the engine: token by token, from position 0, the largest of the logits."""
-    ids: list[int] = []
-    straight = llm.straight()
-    for position in range(len(prompt) + count - 1):
-        token = prompt[position] if position < len(prompt) else ids[-1]
-        step = straight.collect(straight.launch([token], position, logits=True))
-        assert step.logits is not None
-        if position >= len(prompt) - 1:
-            ids.append(int(step.logits[-1].argmax()))
-    llm.reset()
-    return ids
+# ---- right answers
 
 
-# ---- one session through many turns
+def test_a_list_in_a_list_out(engine: Engine, where: str | None) -> None:
+    done = engine.generate(PROMPTS, max_tokens=9)
+    assert [answer.tokens for answer in done] == expected(where, max_tokens=9)
+    assert {answer.finish_reason for answer in done} == {"length"}
+    assert engine.generate([]) == []
 
 
-class Twin:
-    """What a fresh session answers, by prompt and options."""
-
-    def __init__(self, open_it: Callable[[], LLM]) -> None:
-        self.open_it, self.answers = open_it, 0
-        self.llm = open_it()
-
-    def answer(self, prompt: list[int], options: dict[str, Any]) -> list[int]:
-        self.answers += 1
-        if self.answers % 40 == 0:  # now and then a new session, else the one there is put back to its first state
-            self.llm = self.open_it()
-        self.llm.reset()
-        if isinstance(self.llm.decoder, RaggedDecoder):
-            self.llm.decoder.session.reset()
-        return self.llm.generate(prompt, **options).tokens
+def test_pieces_arrive_one_by_one_and_again_as_a_result(engine: Engine, where: str | None) -> None:
+    request = engine.submit(PROMPTS[0], max_tokens=7)
+    assert [piece.token for piece in request] == alone(where, tuple(PROMPTS[0]), max_tokens=7)
+    assert list(request) == []
+    done = request.result()
+    assert done.tokens == alone(where, tuple(PROMPTS[0]), max_tokens=7) and done.finish_reason == "length"
+    assert done.stats.prompt_tokens == 5 and done.stats.new_tokens == 7 and request.finish_reason == "length"
 
 
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"speculate": True},
-    {"temperature": 0.8, "top_k": 20, "seed": 5},
-    {"temperature": 1.2, "top_p": 0.9, "min_p": 0.01, "seed": 6},
-    {"repetition_penalty": 1.3, "frequency_penalty": 0.2},
-    {"logprobs": 2},
+def test_more_requests_than_sequences(engine: Engine, where: str | None) -> None:
+    requests = [engine.submit(prompt, max_tokens=5) for _ in range(5) for prompt in PROMPTS]
+    assert [request.result(60).tokens for request in requests] == expected(where, max_tokens=5) * 5
+
+
+def test_samples_share_the_prompt(engine: Engine, where: str | None) -> None:
+    prompt = PROMPTS[2]
+    request = engine.submit(prompt, n=4, temperature=1.0, seed=3, max_tokens=6)
+    by_sample: dict[int, list[int]] = {n: [] for n in range(4)}
+    for piece in request:
+        by_sample[piece.sample].append(piece.token)
+    want = [alone(where, tuple(prompt), temperature=1.0, seed=3 + n, max_tokens=6) for n in range(4)]
+    assert list(by_sample.values()) == want == [done.tokens for done in request.results()]
+    assert engine.stats().rows <= len(prompt) + 3 + 4 * 6
+
+
+def test_an_equal_prompt_is_read_once(where: str | None) -> None:
+    prompt = np.random.default_rng(0).integers(0, VOCAB, 96).tolist()
+    with open_engine(where, context=128, max_sequences=16, chunk=32) as engine:
+        requests = [engine.submit(prompt, max_tokens=4) for _ in range(16)]
+        answers = {tuple(request.result(60).tokens) for request in requests}
+        stats = engine.stats()
+        assert len(answers) == 1 and stats.prefix_tokens == 15 * 95
+        assert stats.rows <= 96 + 15 + 16 * 4
+
+
+@pytest.mark.parametrize("draft", ["llama.gguf", "llama_tied.gguf"])
+def test_a_draft_model_changes_nothing_but_the_steps(draft: str, where: str | None) -> None:
+    with open_engine(where, draft=TESTS / "models" / draft) as engine:
+        for options in ({"max_tokens": 20}, {"max_tokens": 20, "temperature": 0.8, "seed": 2}):
+            assert [done.tokens for done in engine.generate(PROMPTS, **options)] == expected(where, **options)
+        new, steps = engine.stats().new_tokens, engine.stats().steps
+        if draft == "llama.gguf":  # which always guesses right where the largest logit is taken
+            assert steps < new
+
+
+def test_a_draft_of_another_vocabulary_is_refused(where: str | None) -> None:
+    other = TESTS / "conformance" / "llama_gqa.pte"
+    with pytest.raises(InputError, match=r"llama_gqa.pte has a vocabulary of \d+ tokens, and llama.gguf one of 131"):
+        open_engine(where, draft=other)
+
+
+# ---- threads and asyncio
+
+
+def test_from_many_threads(engine: Engine, where: str | None) -> None:
+    want, wrong = expected(where, max_tokens=6), []
+
+    def ask(n: int) -> None:
+        for at in range(n, n + 3):
+            got = [piece.token for piece in engine.submit(PROMPTS[at % 5], max_tokens=6)]
+            if got != want[at % 5]:
+                wrong.append(got)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+def test_from_asyncio(engine: Engine, where: str | None) -> None:
+    async def ask(prompt: list[int]) -> list[int]:
+        return [piece.token async for piece in engine.submit(prompt, max_tokens=6)]
+
+    async def all_of_them() -> list[list[int]]:
+        return list(await asyncio.gather(*(ask(prompt) for prompt in PROMPTS)))
+
+    assert asyncio.run(all_of_them()) == expected(where, max_tokens=6)
+
+
+def test_one_result_for_asyncio(engine: Engine, where: str | None) -> None:
+    done = asyncio.run(engine.submit(PROMPTS[0], max_tokens=6).result_async())
+    assert done.tokens == alone(where, tuple(PROMPTS[0]), max_tokens=6)
+
+
+# ---- ends
+
+
+def test_cancel_frees_the_pages_and_leaves_the_others(engine: Engine, where: str | None) -> None:
+    long = engine.submit(PROMPTS[0], max_tokens=55)
+    other = engine.submit(PROMPTS[1], max_tokens=12)
+    next(long)
+    long.cancel()
+    assert len(list(long)) < 55 and long.finish_reason == "closed"
+    assert other.result(60).tokens == alone(where, tuple(PROMPTS[1]), max_tokens=12)
+    long.cancel()  # again is fine
+    assert engine.stats().pages_used == 0
+
+
+def test_a_full_context_ends_an_answer(engine: Engine, where: str | None) -> None:
+    done = engine.submit(PROMPTS[2]).result(60)
+    assert done.finish_reason in ("context", "stop") and done.tokens == alone(where, tuple(PROMPTS[2]))
+
+
+def test_a_timeout_is_one(engine: Engine) -> None:
+    request = engine.submit(PROMPTS[0], max_tokens=50)
+    with pytest.raises(TimeoutError, match="not complete after 0 s"):
+        request.result(0)
+    request.cancel()
+
+
+def test_closing_ends_all_requests(where: str | None) -> None:
+    engine = open_engine(where)
+    requests = [engine.submit(prompt, max_tokens=50) for prompt in PROMPTS]
+    engine.close()
+    engine.close()
+    for request in requests:
+        with pytest.raises(HightideError, match="the engine was closed"):
+            request.result(10)
+    with pytest.raises(HightideError, match=r"the engine of llama.gguf is closed"):
+        engine.submit(PROMPTS[0])
+    assert "closed" in repr(engine)
+
+
+def test_an_engine_that_nobody_holds_ends_its_thread(where: str | None) -> None:
+    engine = open_engine(where)
+    engine.generate(PROMPTS[:2], max_tokens=2)
+    del engine
+    gc.collect()
+    assert not [thread for thread in threading.enumerate() if thread.name == "hightide engine" and thread.is_alive()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_fork_is_told_at_once(engine: Engine) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            engine.submit(PROMPTS[0])
+        except HightideError as error:
+            os._exit(0 if "fork" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# ---- what is refused
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": [1] * (CONTEXT + 1)}, "the prompt has 65 tokens; the context holds 64"),
+    ({"prompt": []}, "the prompt is empty"),
+    ({"prompt": [VOCAB]}, "token id 131 is outside the vocabulary of 131"),
+    ({"max_token": 3}, "there is no option 'max_token'"),
+    ({"max_tokens": "3"}, "max_tokens must be an integer, not '3'"),
+    ({"n": 0}, "n must be at least 1, not 0"),
+    ({"n": 65}, "n must be at most 64, not 65"),
+    ({"speculate": True, "logprobs": 1}, "no penalties and no logprobs"),
+    ({"stop": ["x"]}, "stop strings need a tokenizer"),
 ]
 
 
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_bad_requests_leave_the_others_untouched(
+    engine: Engine, where: str | None, options: dict[str, Any], message: str
+) -> None:
+    good = engine.submit(PROMPTS[0], max_tokens=8)
+    with pytest.raises(InputError, match=message):
+        engine.submit(**{"prompt": PROMPTS[1], **options})
+    assert good.result(60).tokens == alone(where, tuple(PROMPTS[0]), max_tokens=8)
+
+
+def test_a_request_that_fails_leaves_the_others_untouched(engine: Engine, where: str | None) -> None:
+    nothing = engine.submit(PROMPTS[1], logit_bias=dict.fromkeys(range(VOCAB), -float("inf")))
+    good = engine.submit(PROMPTS[0], max_tokens=8)
+    with pytest.raises(InputError, match="leave no token to choose"):
+        nothing.result(60)
+    assert nothing.finish_reason == "error"
+    assert good.result(60).tokens == alone(where, tuple(PROMPTS[0]), max_tokens=8)
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["llama.gguf", "llama_gqa.pte"]
-    + [pytest.param(name, marks=pytest.mark.slow) for name in ("gemma3.gguf", "llama_all_logits.pte")],
-)
-def test_200_random_turns_are_like_fresh_sessions(name: str, where: str | None, tmp_path: Path) -> None:
-    rng = np.random.default_rng(7)
-    llm = open_llm(name, where)
-    twin = Twin(lambda: open_llm(name, where))
-    vocab, context = llm.decoder.vocab_size, min(CONTEXT, llm.context)
-    saved: list[int] | None = None
-    done = dict.fromkeys(("new", "go on", "rewind", "reset", "stop", "save", "restore", "abandon"), 0)
-    for _ in range(200):
-        kind = str(rng.choice(list(done)))
-        done[kind] += 1
-        if kind == "reset":
-            llm.reset()
-        elif kind == "rewind":
-            llm.truncate(int(rng.integers(0, len(llm.tokens) + 1)))
-        elif kind == "save":
-            llm.save_state(tmp_path / "state")
-            saved = list(llm.tokens)
-        elif kind == "restore" and saved is not None:
-            llm.load_state(tmp_path / "state")
-            assert llm.tokens == saved
-        kept = [] if kind == "new" else llm.tokens[: context - 12]
-        prompt = kept + random_ids(rng, int(rng.integers(1, context - len(kept) - 4)), vocab)
-        options = {"max_tokens": int(rng.integers(1, 10)), **WAYS[int(rng.integers(len(WAYS)))]}
-        expected = twin.answer(prompt, options)
-        if kind in ("stop", "abandon"):
-            stream, part = llm.stream(prompt, **options), int(rng.integers(0, 4))
-            got = [piece.token for piece, _ in zip(stream, range(part), strict=False)]
-            assert got == expected[:part], (kind, prompt, options)
-            if kind == "stop":
-                stream.close()
-            del stream
-        done_now = llm.generate(prompt, **options)
-        assert done_now.tokens == expected, (kind, prompt, options)
-        assert done_now.stats.reused_tokens >= min(len(kept), len(prompt) - 1)
-    assert min(done.values()) >= 10
-
-
-# ---- prompts and the context
-
-
-@pytest.mark.parametrize("length", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5, CONTEXT - 4])
-def test_a_prompt_in_chunks_is_like_one_token_at_a_time(llm: LLM, length: int) -> None:
-    prompt = random_ids(np.random.default_rng(length), length)
-    seen: list[tuple[int, int]] = []
-    done = llm.generate(prompt, max_tokens=5, progress=lambda done, every: seen.append((done, every)))
-    assert done.tokens == one_by_one(llm, prompt, 5)
-    assert (done.finish_reason, done.stats.prompt_tokens, done.stats.new_tokens) == ("length", length, 5)
-    assert seen == [(min(n, length), length) for n in range(CHUNK, length + CHUNK, CHUNK)]
-
-
-def test_a_prompt_may_fill_the_context_and_no_more(llm: LLM) -> None:
-    prompt = random_ids(np.random.default_rng(0), CONTEXT)
-    done = llm.generate(prompt)
-    assert done.tokens == one_by_one(llm, prompt, 1) and done.finish_reason == "context"
-    with pytest.raises(InputError, match=f"has {CONTEXT + 1} tokens; the context holds {CONTEXT}"):
-        llm.generate([*prompt, 1])
-
-
-@pytest.mark.parametrize("options", [{}, {"speculate": True}, {"logprobs": 1}])
-def test_generation_ends_at_a_full_context(llm: LLM, options: dict[str, Any]) -> None:
-    expected = one_by_one(llm, PROMPT, CONTEXT - len(PROMPT) + 1)
-    done = llm.generate(PROMPT, **options)
-    assert done.tokens == expected and done.finish_reason == "context"
-    assert llm.generate(PROMPT, max_tokens=3, **options).tokens == expected[:3]
-
-
-@pytest.mark.parametrize("options", [{}, {"speculate": True}, {"logprobs": 1}])
-def test_a_shifted_context_goes_on(llm: LLM, options: dict[str, Any]) -> None:
-    done = llm.generate(PROMPT, max_tokens=100, on_full="shift", **options)
-    assert len(done.tokens) == 100 and done.finish_reason == "length"
-    # At each full context, what is kept of it is the prompt of what follows.
-    sequence, expected = list(PROMPT), []
-    while len(expected) < 100:
-        more = one_by_one(llm, sequence, CONTEXT - len(sequence) + 1)
-        sequence, expected = sequence + more, expected + more
-        sequence = sequence[: CONTEXT // 8] + sequence[-(CONTEXT // 2) :]
-    assert done.tokens == expected[:100]
-    assert done.stats.prompt_tokens == len(PROMPT) and done.stats.reused_tokens == 0
-
-
-def test_a_context_of_one_token_shifts(where: str | None) -> None:
-    llm = open_llm(where=where, context=1)
-    assert len(llm.generate([5], max_tokens=6, on_full="shift").tokens) == 6
-    assert llm.generate([5], max_tokens=6).finish_reason == "context"
-
-
-def test_a_common_prefix_is_reused(llm: LLM) -> None:
-    first = llm.generate(PROMPT, max_tokens=6)
-    longer = PROMPT + first.tokens + [7, 8]
-    again = llm.generate(longer, max_tokens=4)
-    assert again.stats.reused_tokens >= len(PROMPT) + 5
-    assert again.tokens == one_by_one(llm, longer, 4)
-    llm.generate(PROMPT, max_tokens=1)
-    assert llm.generate(PROMPT, max_tokens=1).stats.reused_tokens == len(PROMPT) - 1  # the last one gives the logits
-
-
-# ---- speculation
-
-REPETITIVE = ([11, 22, 33, 44] * 8)[:30]
-
-
-def test_a_draft_is_what_followed_last_time() -> None:
-    assert find_draft([1, 2, 3, 4, 1, 2, 3], 2) == [4, 1]
-    assert find_draft([1, 2, 9, 2, 5, 1, 2], 3) == [9, 2, 5]  # the longest n-gram, not the newest token
-    assert find_draft([7, 1, 2, 1, 2, 1, 2], 5) == [1, 2, 1, 2, 1]  # a loop goes on as it did
-    assert find_draft([7, 7, 7], 3) == [7, 7, 7]
-    assert find_draft([1, 2, 3], 4) == [] and find_draft([1, 1], 0) == [] and find_draft([1], 4) == []
-
-
-@pytest.mark.parametrize("prompt", [REPETITIVE, PROMPT, [5], random_ids(np.random.default_rng(3), 29)])
-def test_speculation_changes_no_token(llm: LLM, prompt: list[int]) -> None:
-    count = CONTEXT - len(prompt) + 1
-    expected = one_by_one(llm, prompt, count)
-    done = llm.generate(prompt, speculate=True)
-    assert done.tokens == expected
-    assert done.stats.calls <= count - 1
-    llm.reset()
-    plain = llm.generate(prompt)
-    assert plain.tokens == expected and plain.stats.calls == count - 1
-
-
-@pytest.mark.parametrize("name, most", [("gemma3.gguf", 30), ("llama_tied.gguf", 90)])
-def test_speculation_takes_fewer_calls_than_tokens_where_text_repeats(name: str, most: int, where: str | None) -> None:
-    """Models of random weights that fall into loops of their own."""
-    llm = open_llm(name, where, context=200)
-    done = llm.generate(PROMPT, speculate=True, max_tokens=150)
-    assert len(done.tokens) == 150 and done.stats.calls <= most
-    assert llm.generate(PROMPT, max_tokens=150).tokens == done.tokens
-
-
-# ---- sampling
-
-
-def test_a_seed_decides_the_text(llm: LLM) -> None:
-    def draw(seed: int | None, **options: Any) -> list[int]:
-        return llm.generate(PROMPT, max_tokens=20, seed=seed, temperature=1.5, **options).tokens
-
-    assert draw(1) == draw(1) != draw(2)
-    assert draw(None) != draw(None)
-    assert draw(1, logprobs=1) == draw(1, logprobs=1) != draw(2, logprobs=1)
-
-
-@pytest.mark.parametrize("options", [{}, {"logprobs": 1}])
-def test_a_seed_decides_the_text_however_the_prompt_is_read(llm: LLM, options: dict[str, Any]) -> None:
-    prompt = random_ids(np.random.default_rng(2), 3 * CHUNK)
-    settings = {"temperature": 1.5, "seed": 3, "max_tokens": 12, **options}
-    whole = llm.generate(prompt, **settings)
-    reused = llm.generate(prompt, **settings)
-    assert whole.stats.reused_tokens == 0 and reused.stats.reused_tokens == len(prompt) - 1
-    assert whole.tokens == reused.tokens
-
-
-@pytest.mark.parametrize("extra", [{}, {"logprobs": 1}])
-@pytest.mark.parametrize(
-    "options",
+    ("options", "message"),
     [
-        {"temperature": 0},
-        {"temperature": 0, "top_k": 5, "top_p": 0.5},
-        {"temperature": 2.0, "top_k": 1},
-        {"temperature": 2.0, "top_p": 1e-6},
-        {"temperature": 2.0, "min_p": 1.0},
+        ({"kv_memory": "2 bananas"}, "kv_memory must be bytes, or text such as '2 GiB', not '2 bananas'"),
+        ({"kv_memory": 10}, "10 bytes do not hold the keys and values of 16 tokens"),
+        ({"max_sequences": 0}, "max_sequences must be at least 1, not 0"),
+        ({"reproducible": 1}, "reproducible must be True or False, not 1"),
+        ({"draft": 3}, "draft must be the path of a file, not 3"),
     ],
 )
-def test_settings_that_leave_one_token_are_greedy(llm: LLM, options: dict[str, Any], extra: dict[str, Any]) -> None:
-    expected = one_by_one(llm, PROMPT, 12)
-    assert llm.generate(PROMPT, max_tokens=12, seed=1, **options, **extra).tokens == expected
+def test_bad_options_of_an_engine(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_engine("cpu", **options)
 
 
-def test_the_device_draws_as_the_host_does(llm: LLM) -> None:
-    options = {"temperature": 1.3, "top_k": 40, "top_p": 0.95, "min_p": 0.01, "seed": 4, "max_tokens": 20}
-    on_device = llm.generate(PROMPT, **options).tokens
-    rng, sequence = np.random.default_rng(4), list(PROMPT)
-    for token in on_device:
-        logits = _logits(llm, sequence).astype(np.float64)
-        assert token == sample(logits, 1.3, 40, 0.95, 0.01, float(np.float32(rng.uniform())))
-        sequence.append(token)
+def test_too_many_that_wait_are_refused(where: str | None) -> None:
+    with open_engine(where, max_sequences=1, max_waiting=2) as engine:
+        first = engine.submit(PROMPTS[0], max_tokens=50)
+        next(first)
+        waiting = []
+        with pytest.raises(HightideError, match="2 requests are waiting already"):
+            for _ in range(4):
+                waiting.append(engine.submit(PROMPTS[1], max_tokens=2))
+        assert len(waiting) >= 2
+        assert engine.stats().waiting <= 2
+        first.cancel()
+        assert [request.result(60).tokens for request in waiting] == [
+            alone(where, tuple(PROMPTS[1]), max_tokens=2) for _ in waiting
+        ]
 
 
-def _logits(llm: LLM, prompt: Sequence[int]) -> np.ndarray:
-    """Of the token after the prompt."""
-    straight = llm.straight()
-    for first in range(0, len(prompt), CHUNK):
-        step = straight.collect(straight.launch(prompt[first : first + CHUNK], first, logits=True))
-    assert step.logits is not None
-    return step.logits[-1]
-
-
-def test_logprobs_are_those_of_the_logits(llm: LLM) -> None:
-    done = llm.generate(PROMPT, max_tokens=6, logprobs=VOCAB)
-    sequence = list(PROMPT)
-    for piece in done.pieces:
-        logits = _logits(llm, sequence).astype(np.float64)
-        exact = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
-        got = dict(piece.alternatives)
-        assert piece.alternatives[0][0] == piece.token and piece.logprob == piece.alternatives[0][1]
-        np.testing.assert_allclose([got[n] for n in range(VOCAB)], exact, atol=1e-4)
-        assert abs(sum(np.exp(list(got.values()))) - 1) < 1e-9
-        sequence.append(piece.token)
-    few = llm.generate(PROMPT, max_tokens=6, logprobs=3)
-    assert [p.alternatives for p in few.pieces] == [p.alternatives[:3] for p in done.pieces]
-    assert all(sum(np.exp([value for _, value in piece.alternatives])) <= 1 for piece in few.pieces)
-    sampled = llm.generate(PROMPT, max_tokens=6, logprobs=VOCAB, temperature=1.0, seed=2)
-    assert all(piece.logprob == dict(piece.alternatives)[piece.token] for piece in sampled.pieces)
-
-
-def test_biases_and_penalties_change_what_is_chosen(llm: LLM) -> None:
-    greedy = llm.generate(PROMPT, max_tokens=12).tokens
-    assert llm.generate(PROMPT, max_tokens=12, logit_bias={7: 1e4}).tokens == [7] * 12
-    without = llm.generate(PROMPT, max_tokens=12, logit_bias={greedy[0]: -1e4}).tokens
-    assert greedy[0] not in without
-    for name in ("presence_penalty", "frequency_penalty"):
-        fresh = llm.generate(PROMPT, max_tokens=20, **{name: 1e4}).tokens
-        assert len(set(fresh)) == 20 and not set(fresh) & set(PROMPT)
-    again = llm.generate(PROMPT, max_tokens=20, repetition_penalty=1e-6, logit_bias={PROMPT[0]: 1e3}).tokens
-    assert set(again) == {PROMPT[0]}
-
-
-@pytest.mark.parametrize("options", [{}, {"speculate": True}, {"logprobs": 1}])
-def test_where_an_answer_ends(llm: LLM, options: dict[str, Any]) -> None:
-    expected = llm.generate(PROMPT, max_tokens=12).tokens
-    end = expected[5]
-    done = llm.generate(PROMPT, max_tokens=12, stop_ids=[end], **options)
-    assert done.tokens == expected[: expected.index(end)] and done.finish_reason == "stop"
-    none = llm.generate(PROMPT, max_tokens=0, **options)
-    assert (none.tokens, none.text, none.finish_reason) == ([], "", "length")
-    one = llm.generate(PROMPT, max_tokens=1, **options)
-    assert (one.tokens, one.finish_reason, one.stats.calls) == (expected[:1], "length", 0)
-    assert llm.generate(PROMPT, max_tokens=12, **options).tokens == expected
-
-
-BAD: list[tuple[Any, dict[str, Any], str]] = [
-    (PROMPT, {"temperature": -1}, "temperature cannot be -1"),
-    (PROMPT, {"temperature": float("nan")}, "temperature must be a number, not nan"),
-    (PROMPT, {"temperature": float("inf")}, "temperature must be a number, not inf"),
-    (PROMPT, {"temperature": "hot"}, "temperature must be a number, not 'hot'"),
-    (PROMPT, {"top_k": -1}, "top_k cannot be -1"),
-    (PROMPT, {"top_p": 0}, "top_p cannot be 0"),
-    (PROMPT, {"top_p": 1.1}, "top_p cannot be 1.1"),
-    (PROMPT, {"min_p": 2}, "min_p cannot be 2"),
-    (PROMPT, {"repetition_penalty": 0}, "repetition_penalty cannot be 0"),
-    (PROMPT, {"presence_penalty": float("nan")}, "presence_penalty must be a number, not nan"),
-    (PROMPT, {"logprobs": -1}, "logprobs cannot be -1"),
-    (PROMPT, {"logit_bias": {VOCAB: 1.0}}, f"logit_bias names token {VOCAB}, but the vocabulary ends at {VOCAB - 1}"),
-    (PROMPT, {"logit_bias": {1: float("nan")}}, "must be a number, not nan"),
-    (PROMPT, {"max_tokens": -1}, "max_tokens must be at least 0, not -1"),
-    (PROMPT, {"on_full": "wrap"}, "on_full must be 'stop' or 'shift', not 'wrap'"),
-    (PROMPT, {"speculate": True, "temperature": 1.0}, "speculation needs temperature 0"),
-    (PROMPT, {"speculate": True, "logprobs": 1}, "speculation needs temperature 0"),
-    (PROMPT, {"stop": ["x"]}, "stop strings need a tokenizer"),
-    (PROMPT, {"warmth": 1.0}, "there is no option 'warmth'; the options are max_tokens, "),
-    ([], {}, "the prompt is empty"),
-    ([1, VOCAB], {}, f"token id {VOCAB} is outside the vocabulary of {VOCAB}"),
-    ([-1], {}, "token id -1 is outside"),
-    ("text", {}, "llama.gguf has no tokenizer"),
-    ([{"role": "user", "content": "hi"}], {}, "llama.gguf has no tokenizer"),
-    ([1, {"role": "user"}], {}, "a prompt is text, token ids, or messages"),
-    (None, {}, "a prompt is text, token ids, or messages"),
-]
-
-
-@pytest.mark.parametrize("prompt, options, message", BAD)
-def test_what_makes_no_sense_is_refused_in_one_sentence(prompt: Any, options: dict[str, Any], message: str) -> None:
-    llm = shared_llm("cpu")
-    llm.generate(PROMPT, max_tokens=2)
-    held = list(llm.tokens)
-    with pytest.raises(InputError, match=message.replace("(", r"\(")) as caught:
-        llm.stream(prompt, **options)
-    assert "\n" not in str(caught.value) and llm.tokens == held
-
-
-@pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
-@pytest.mark.parametrize("name, most", [("llama.gguf", 256), ("llama_gqa.pte", 96), ("llama_nokv.pte", 47)])
-def test_the_context_asked_for_must_be_there(name: str, most: int) -> None:
-    with pytest.raises(InputError, match=f"has a context of {most} tokens; it cannot use {most + 1}"):
-        open_llm(name, "cpu", context=most + 1)
-    with pytest.raises(InputError, match="context must be at least 1, not 0"):
-        open_llm(name, "cpu", context=0)
-    assert open_llm(name, "cpu", context=20).generate(PROMPT).finish_reason == "context"
-
-
-# ---- what a step costs, and in which order things happen
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte", "llama_all_logits.pte"])
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.9, "top_p": 0.9, "seed": 1}])
-def test_a_step_brings_back_an_id(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
-    llm, sizes, read = open_llm(name, None), [], Recorder.read
-
-    def counting(self: Recorder, *args: Any) -> list[bytes]:
-        data = read(self, *args)
-        sizes.append(sum(map(len, data)))
-        return data
-
-    monkeypatch.setattr(Recorder, "read", counting)
-    stream = llm.stream(PROMPT[:CHUNK], max_tokens=20, **options)
-    next(stream)
-    sizes.clear()
-    for _ in range(10):
-        next(stream)
-    assert sizes == [4] * 10
-    stream.close()
-
-
-class Order:
-    """A decoder that writes down what it is asked."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder, self.events = decoder, []
-        self.launched = self.collected = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.decoder, name)
-
-    def launch(self, *args: Any, **options: Any) -> Any:
-        self.launched += 1
-        self.events.append(f"launch {self.launched}")
-        return self.launched, self.decoder.launch(*args, **options)
-
-    def collect(self, ticket: Any) -> Any:
-        self.collected += 1
-        assert ticket[0] == self.collected, "calls are collected in order"
-        self.events.append(f"collect {ticket[0]}")
-        return self.decoder.collect(ticket[1])
-
-    def abandon(self) -> None:
-        self.collected = self.launched
-        self.decoder.abandon()
-
-
-@pytest.fixture
-def order(where: str | None) -> Iterator[tuple[LLM, Order]]:
-    llm = shared_llm(where)
-    llm.reset()
-    order = Order(llm.decoder)
-    llm.model.decoder = llm.batcher.decoder = order  # type: ignore[assignment]
-    yield llm, order
-    llm.reset()
-    llm.model.decoder = llm.batcher.decoder = order.decoder
-    assert order.launched == order.collected, "a call is still under way"
-
-
-def test_the_next_step_is_launched_before_a_token_is_handed_out(order: tuple[LLM, Order]) -> None:
-    llm, calls = order
-    for n, _ in enumerate(llm.stream(PROMPT[:CHUNK], max_tokens=4), 1):
-        calls.events.append(f"token {n}")
-    assert calls.events == [
-        "launch 1",
-        *("launch 2", "collect 1", "token 1"),
-        *("launch 3", "collect 2", "token 2"),
-        *("launch 4", "collect 3", "token 3"),
-        *("collect 4", "token 4"),  # nothing is launched for a token that nobody wants
-    ]
-
-
-def test_what_needs_the_logits_waits_for_them(order: tuple[LLM, Order]) -> None:
-    llm, calls = order
-    for n, _ in enumerate(llm.stream(PROMPT[:CHUNK], max_tokens=2, logprobs=1), 1):
-        calls.events.append(f"token {n}")
-    assert calls.events == ["launch 1", "collect 1", "token 1", "launch 2", "collect 2", "token 2"]
-
-
-# ---- streams that end early
-
-
-def test_a_closed_stream_leaves_the_session_usable(order: tuple[LLM, Order]) -> None:
-    llm, calls = order
-    expected = llm.generate(PROMPT, max_tokens=8).tokens
-    for count in (0, 1, 3, 8):
-        stream = llm.stream(PROMPT, max_tokens=8)
-        got = [next(stream).token for _ in range(count)]
-        stream.close()
-        assert got == expected[:count] and calls.launched == calls.collected
-        assert stream.finish_reason == "closed" and list(stream) == []
-    with llm.stream(PROMPT, max_tokens=8) as stream:
-        next(stream)
-    assert calls.launched == calls.collected
-    assert llm.generate(PROMPT, max_tokens=8).tokens == expected
-
-
-@pytest.mark.parametrize("options", [{}, {"speculate": True}, {"logprobs": 1}])
-def test_an_error_of_the_consumer_leaves_the_session_usable(order: tuple[LLM, Order], options: dict[str, Any]) -> None:
-    llm, _ = order
-    expected = llm.generate(PROMPT, max_tokens=8).tokens
-    stream = llm.stream(PROMPT, max_tokens=8, **options)  # still referred to when the next one starts
-    with pytest.raises(ZeroDivisionError):
-        for n, _piece in enumerate(stream):
-            1 / (2 - n)
-    assert llm.generate(PROMPT, max_tokens=8, **options).tokens == expected
-    assert stream.finish_reason == "closed" and list(stream) == []
-
-
-def test_an_abandoned_stream_leaves_the_session_usable(order: tuple[LLM, Order]) -> None:
-    llm, calls = order
-    expected = llm.generate(PROMPT, max_tokens=8).tokens
-    stream = llm.stream(PROMPT, max_tokens=8)
-    next(stream)
-    del stream
-    gc.collect()
-    assert calls.launched == calls.collected
-    assert llm.generate(PROMPT, max_tokens=8).tokens == expected
-
-
-def test_streams_in_turn(llm: LLM) -> None:
-    prompts = [PROMPT, PROMPT[:4], [5, *PROMPT]]
-    expected = [llm.generate(prompt, max_tokens=6).tokens for prompt in prompts]
-    llm.reset()
-    streams = [llm.stream(prompt, max_tokens=6) for prompt in prompts]  # none has begun yet
-    assert [[piece.token for piece in stream] for stream in streams] == expected
-
-
-@pytest.mark.parametrize("change", ["another", "reset", "truncate", "save_state", "load_state"])
-def test_what_changes_the_state_closes_a_stream(llm: LLM, change: str, tmp_path: Path) -> None:
-    expected = llm.generate(PROMPT, max_tokens=8).tokens
-    llm.save_state(tmp_path / "state")
-    stream = llm.stream(PROMPT, max_tokens=8)
-    next(stream)
-    if change == "another":
-        assert llm.generate(PROMPT[:4], max_tokens=3).finish_reason == "length"
-    elif change == "truncate":
-        llm.truncate(3)
-    elif change == "reset":
+def test_little_memory_sets_sequences_aside(where: str | None) -> None:
+    with open_engine(where, kv_memory=16 * 1024 * 5) as engine:
+        requests = [engine.submit(prompt, max_tokens=30) for prompt in PROMPTS]
+        answers = [request.result(60).tokens for request in requests]
+        context = engine.context
+    llm = LLM(LLAMA, device=where, context=context, chunk=16)
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
         llm.reset()
-    else:
-        getattr(llm, change)(tmp_path / "state")
-    assert list(stream) == [] and stream.finish_reason == "closed"
-    assert llm.generate(PROMPT, max_tokens=8).tokens == expected
-
-
-# ---- state
-
-
-def test_a_state_goes_to_another_session(llm: LLM, where: str | None, tmp_path: Path) -> None:
-    first = llm.generate(PROMPT, max_tokens=6)
-    llm.save_state(tmp_path / "state")
-    prompt = PROMPT + first.tokens + [9]
-    expected = one_by_one(llm, prompt, 5)
-    other = open_llm(where=where)
-    other.load_state(tmp_path / "state")
-    done = other.generate(prompt, max_tokens=5)
-    assert done.tokens == expected and done.stats.reused_tokens >= len(PROMPT) + 5
-
-
-def test_a_state_that_does_not_fit_changes_nothing(llm: LLM, tmp_path: Path) -> None:
-    expected = llm.generate(PROMPT, max_tokens=4).tokens
-    held = list(llm.tokens)
-    llm.save_state(tmp_path / "good")
-    with np.load(tmp_path / "good") as good:
-        model = good["model"]
-    bad: dict[str, tuple[type[HightideError], Callable[[Path], object]]] = {
-        "missing": (ProgramError, lambda path: None),
-        "empty": (ProgramError, lambda path: path.write_bytes(b"")),
-        "text": (ProgramError, lambda path: path.write_text("not a state")),
-        "torn zip": (ProgramError, lambda path: path.write_bytes(b"PK\3\4" + bytes(40))),
-        "array": (ProgramError, lambda path: save_array(path)),
-        "other": (InputError, lambda path: save_other("gemma3.gguf", path)),
-        "same dims": (InputError, lambda path: save_other("llama_linear.gguf", path)),
-        "other program": (InputError, lambda path: save_other("llama_gqa.pte", path)),
-        "longer": (InputError, lambda path: save_other("llama.gguf", path, context=64, max_tokens=50)),
-        "no state": (ProgramError, lambda path: save_arrays(path, x=np.zeros(3))),
-        "float tokens": (ProgramError, lambda path: save_arrays(path, model=model, tokens=np.zeros(3))),
-        "no caches": (InputError, lambda path: save_arrays(path, model=model, tokens=np.zeros(3, np.int64))),
-        "alien tokens": (InputError, lambda path: save_arrays(path, model=model, tokens=np.array([VOCAB]))),
-    }
-    for name, (kind, write) in bad.items():
-        write(tmp_path / name)
-        with pytest.raises(kind) as caught:
-            llm.load_state(tmp_path / name)
-        assert "\n" not in str(caught.value) and llm.tokens == held, name
-    for wrong in (-1, len(held) + 1):
-        with pytest.raises(InputError, match=f"there are {len(held)} tokens, so {wrong} cannot be kept"):
-            llm.truncate(wrong)
-    assert llm.generate(PROMPT, max_tokens=4).tokens == expected
-
-
-def save_array(path: Path) -> None:
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-
-
-def save_arrays(path: Path, **arrays: Any) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
-
-
-def save_other(name: str, path: Path, max_tokens: int = 2, **options: Any) -> None:
-    other = open_llm(name, "cpu", **options)
-    other.generate(PROMPT, max_tokens=max_tokens)
-    other.save_state(path)
-
-
-# ---- the model as an object
-
-
-def test_a_model_says_what_it_is() -> None:
-    llm = open_llm()
-    assert repr(llm) == "<LLM llama.gguf on NumPy, context 48, 0 tokens>"
-    llm.generate(PROMPT, max_tokens=3)
-    assert repr(llm) == f"<LLM llama.gguf on NumPy, context 48, {len(llm.tokens)} tokens>"
-    llm.truncate(1)
-    assert repr(llm) == "<LLM llama.gguf on NumPy, context 48, 1 token>"
-
-
-@pytest.mark.parametrize("name", ["llama.gguf", "llama_nokv.pte"])
-@pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
-def test_a_closed_model_is_refused(name: str, where: str | None, tmp_path: Path) -> None:
-    with open_llm(name, where) as llm:
-        stream = llm.stream(PROMPT, max_tokens=8)
-        next(stream)
-    assert list(stream) == [] and stream.finish_reason == "closed"
-    llm.close()
-    calls: list[Callable[[], object]] = [
-        lambda: llm.generate(PROMPT),
-        lambda: llm.stream(PROMPT),
-        llm.reset,
-        lambda: llm.truncate(0),
-        lambda: llm.save_state(tmp_path / "state"),
-        lambda: llm.load_state(tmp_path / "state"),
-        lambda: llm.tokens,
-    ]
-    for call in calls:
-        with pytest.raises(HightideError) as error:
-            call()
-        assert str(error.value) == f"{name} is closed; open it again with hightide.LLM"
-    assert repr(llm) == f"<LLM {name} (closed)>" and llm.context >= CONTEXT - 1
-
-
-def test_options_in_one_object(llm: LLM) -> None:
-    options = GenerationOptions(max_tokens=6, seed=3, sampling=Sampling(temperature=1.5, top_k=20))
-    expected = llm.generate(PROMPT, max_tokens=6, seed=3, temperature=1.5, top_k=20).tokens
-    assert llm.generate(PROMPT, options).tokens == expected
-    assert llm.generate(PROMPT, options, max_tokens=3).tokens == expected[:3]
-    greedy = llm.generate(PROMPT, max_tokens=6).tokens
-    assert llm.generate(PROMPT, options, temperature=0).tokens == greedy != expected
-
-
-@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte"])
-def test_routes_are_checked(name: str) -> None:
-    assert open_llm(name, routes={"linear.gemv": "split"}).generate(PROMPT, max_tokens=2).tokens
-    with pytest.raises(InputError, match=r"linear\.gemv has no route 'x'; its routes are"):
-        open_llm(name, routes={"linear.gemv": "x"})
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte"])
-def test_routes_that_are_forced_are_taken(name: str) -> None:
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
-    taken = set()
-    for option in ("split", "registers"):
-        with open_llm(name, None, routes={"linear.gemv": option}) as llm:
-            assert isinstance(llm.decoder, RaggedDecoder)
-            session = llm.decoder.session
-            given = [np.zeros((1,) * len(s.dims) if s.dynamic else s.dims, s.dtype) for s in session.specs]
-            taken.add(tuple(row.route for row in explain(session, given).rows))
-    assert len(taken) == 2
-
-
-# ---- programs of the exporter
-
-
-@pytest.mark.parametrize(
-    "name", ["llama_gqa.pte", "llama_all_logits.pte", "llama_chunks.pte", "llama_nokv.pte", "llama_static.pte"]
-)
-@pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
-def test_programs_give_what_their_method_gives(name: str, where: str | None) -> None:
-    llm = open_llm(name, where)
-    forward = load(path(name), device=where).method()
-    rng = np.random.default_rng(1)
-    static = name == "llama_static.pte"
-    assert llm.decoder.max_rows == forward.inputs[0].dims[1] == (1 if static else llm.decoder.max_rows)
-    for length in (1, 7, 19 if static else 40):
-        prompt = random_ids(rng, length, llm.decoder.vocab_size)
-        count = min(8, llm.context - length + 1)
-        expected: list[int] = []
-        while len(expected) < count:
-            sequence = [*prompt, *expected]
-            if len(forward.inputs) == 1:
-                outputs = forward(np.array([sequence]))
-            else:
-                for position in range(len(sequence)) if not expected else [len(sequence) - 1]:
-                    outputs = forward(np.array([[sequence[position]]]), np.array([position]))
-            expected.append(int(outputs[0].reshape(-1, llm.decoder.vocab_size)[-1].argmax()))
-        done = llm.generate(prompt, max_tokens=count)
-        assert done.tokens == expected
-        assert llm.generate(prompt, max_tokens=count, speculate=True).tokens == expected
-        assert llm.generate(prompt, max_tokens=count, logprobs=1).tokens == expected
-        assert done.stats.device_bytes
-
-
-@pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
-def test_a_program_without_a_cache_fills_its_context(where: str | None) -> None:
-    llm = open_llm("llama_nokv.pte", where)
-    done = llm.generate(PROMPT)
-    assert done.finish_reason == "context" and len(done.tokens) == llm.context - len(PROMPT) + 1
-    assert len(llm.generate(PROMPT, max_tokens=50, on_full="shift").tokens) == 50
-
-
-def test_a_tokenizer_given_by_path(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, decoders, models
-
-    words = Tokenizer(models.WordLevel({f"w{n}.": n for n in range(160)}, unk_token="w0."))
-    words.decoder = decoders.ByteLevel()
-    words.save(str(tmp_path / "words.json"))
-    llm = open_llm("llama_gqa.pte", "cpu", tokenizer=tmp_path / "words.json")
-    by_ids = open_llm("llama_gqa.pte", "cpu").generate([17], max_tokens=5)
-    done = llm.generate("w17.", max_tokens=5)
-    assert done.tokens == by_ids.tokens
-    assert done.text == "".join(f"w{token}." for token in done.tokens)
-    stop = f"w{by_ids.tokens[2]}."
-    stopped = llm.generate("w17.", max_tokens=5, stop=[stop])
-    assert stopped.finish_reason == "stop" and stopped.text == done.text[: done.text.index(stop)]
+        assert llm.generate(prompt, max_tokens=30).tokens == answer

@@ -68,14 +68,17 @@ def test_private_names_belong_to_their_owner(path: Path) -> None:
 
 
 def test_few_functions_take_many_parameters() -> None:
+    """References aside, whose parameters are the arguments of their op."""
     many = []
     for path in MODULES:
         for function in functions(tree(path)):
             arguments = function.args
             names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            if function.name == "reference":
+                continue
             if path.parent != COMMANDS and len([n for n in names if n not in ("self", "cls")]) >= MANY:
                 many.append(f"{path.relative_to(SOURCES)}:{function.name}")
-    assert len(many) <= 5, many
+    assert len(many) <= 2, many
 
 
 def test_class_names_are_used_once() -> None:

@@ -50,6 +50,7 @@ async function open() {
     });
     const {version} = createRequire(import.meta.url)(path.join(here, "package.json"));
     return {
+        model,
         sequence: context.getSequence(),
         about: {
             device: devices.join(", ") || "CPU, 1 thread",
@@ -60,7 +61,7 @@ async function open() {
 }
 
 async function main() {
-    const [load, {sequence, about}] = await timed(open);
+    const [load, {model, sequence, about}] = await timed(open);
     say({ready: about, load});
     let stream = null; // goes on from the last prefill
     const prefill = async (tokens) => {
@@ -79,9 +80,30 @@ async function main() {
         }
         return {samples, ids};
     };
+    const parallel = async (prompts, count) => {
+        const many = await model.createContext({
+            sequences: prompts.length,
+            contextSize: Math.max(...prompts.map((tokens) => tokens.length)) + count + 8,
+            batchSize: 512,
+            ignoreMemorySafetyChecks: true,
+        });
+        const sequences = prompts.map(() => many.getSequence());
+        const answer = async (tokens, n) => {
+            const ids = [];
+            for await (const id of sequences[n].evaluate(tokens, {temperature: 0, yieldEogToken: true})) {
+                ids.push(id);
+                if (ids.length === count) break;
+            }
+            return ids;
+        };
+        const [sample, ids] = await timed(() => Promise.all(prompts.map(answer)));
+        await many.dispose();
+        return {samples: [sample], ids: ids.flat()};
+    };
     for await (const line of createInterface({input: process.stdin})) {
         const order = JSON.parse(line);
         if (order.do === "prefill") say(await prefill(order.tokens));
+        else if (order.do === "parallel") say(await parallel(order.prompts, order.count));
         else if (order.do === "decode") {
             if (order.tokens) await prefill(order.tokens);
             say(await decode(order.count));

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import wgpu
@@ -166,10 +167,16 @@ class Device:
 
     def copy(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         """Fill each target with the beginning of its source."""
+        self.copy_parts((source, 0, target, 0, target.size) for source, target in pairs)
+
+    def copy_parts(self, parts: Iterable[tuple[Any, int, Any, int, int]]) -> None:
+        """Copy (source, offset, target, offset, bytes), one after the other. No buffer can be copied to itself."""
+        with capturing("copy"):
+            self.check_alive()
         with raising():
             encoder = self.wgpu.create_command_encoder()
-            for source, target in pairs:
-                encoder.copy_buffer_to_buffer(source, 0, target, 0, target.size)
+            for part in parts:
+                encoder.copy_buffer_to_buffer(*part)
             self.wgpu.queue.submit([encoder.finish()])
 
     def clear(self, *buffers: Any) -> None:
@@ -182,13 +189,20 @@ class Device:
 
     def read(self, buffer: Any) -> memoryview:
         """A buffer's bytes, once everything submitted before is done."""
+        return self.read_parts([(buffer, 0, buffer.size)])[0]
+
+    def read_parts(self, parts: Sequence[tuple[Any, int, int]]) -> list[memoryview]:
+        """The same of parts: (buffer, offset, bytes), in whole words."""
+        starts = [0, *accumulate(nbytes for _, _, nbytes in parts)]
+        if not starts[-1]:
+            return [memoryview(b"") for _ in parts]
         with raising():
-            copy = self.wgpu.create_buffer(size=buffer.size, usage="COPY_DST|MAP_READ")
-            self.copy([(buffer, copy)])
+            copy = self.wgpu.create_buffer(size=starts[-1], usage="COPY_DST|MAP_READ")
+            self.copy_parts((b, at, copy, start, n) for (b, at, n), start in zip(parts, starts, strict=False) if n)
         with self._reading:
-            data = self._mapping.read(handle(copy), copy.size, ffi.NULL, bytes)
+            data = memoryview(self._mapping.read(handle(copy), copy.size, ffi.NULL, bytes))
         copy.destroy()
-        return memoryview(data)
+        return [data[start:end] for start, end in pairwise(starts)]
 
     def flush(self) -> None:
         """Send queued writes to the GPU and wait, so that their staging memory is freed."""

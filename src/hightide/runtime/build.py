@@ -19,6 +19,7 @@ from hightide.planning.levels import MaxElements
 from hightide.planning.planner import Planner
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
+from hightide.runtime.session_plan import BuildLevels
 
 if TYPE_CHECKING:
     from hightide.gpu.device import Device
@@ -68,12 +69,14 @@ def build_session(
     choices: Mapping[str, str] | None = None,
     passes: bool = True,
     proven: bool = True,
+    levels: BuildLevels = None,
 ) -> Session:
     """A session on a GPU, or on the NumPy references. `progress` is called with (bytes uploaded, bytes in all).
 
     `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes by the name of
     the choice. Without `passes` a GPU runs the graph as the file has it. Unless `proven` is false, kernels are checked
-    before they are used, and routes that answer wrong are left out.
+    before they are used, and routes that answer wrong are left out. `levels` are the input dims that a GPU makes itself
+    ready for, in place of guesses.
     """
     check_kv(kv)
     if kv == "f16" and (gpu is None or not gpu.traits.f16):
@@ -87,7 +90,7 @@ def build_session(
     half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
     graph = fused(graph) if passes else graph
     made = ProvenSession if proven and proving() else GpuSession
-    return made(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches)
+    return made(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches, levels=levels)
 
 
 def fused(graph: Graph) -> Graph:

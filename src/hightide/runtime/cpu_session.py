@@ -5,13 +5,17 @@ It plans as the GPU session does, without dispatches, so both refuse the same ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
+from hightide.errors import HightideError, InputError
 from hightide.graph.graph import Graph, OpCall, output_ids
 from hightide.graph.symbols import Env
+from hightide.graph.values import Dims
 from hightide.planning.levels import (
     InputElements,
     InputSpec,
@@ -26,7 +30,18 @@ from hightide.planning.levels import (
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.references import Precision, References, Values
 from hightide.runtime.room import Needs, check_host, host_needs, largest_call
-from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, Want, is_odd
+from hightide.runtime.session import (
+    NONE_FED,
+    BaseSession,
+    Fed,
+    Feed,
+    Last,
+    RowCopies,
+    Want,
+    check_rows_in,
+    is_odd,
+    state_rows,
+)
 
 
 class CpuSession(BaseSession):
@@ -51,10 +66,25 @@ class CpuSession(BaseSession):
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
         check_host("the program", host_needs(graph, self.planner.aliases))
-        self.levels: Levels[Plan] = Levels(self.planner, max_levels)
+        self._max_levels = max_levels
         self.references = References(self.planner, dtype)
+        self.begin(is_first=True)
+
+    def begin(self, is_first: bool) -> None:
+        """Make what is a session's own."""
+        self._is_first = is_first
+        self.levels: Levels[Plan] = Levels(self.planner, self._max_levels)
+        self.references.holders += 1
         self.state: dict[int, np.ndarray] = self.references.initial_state()
-        self._fed: dict[int, np.ndarray] = {}
+        self._fed: dict[int, np.ndarray] = {}  # by input: its elements, flat
+
+    def sibling(self) -> CpuSession:
+        """One more session over this one's constants, with state of its own."""
+        self.check_open()
+        other = copy(self)
+        BaseSession.__init__(other)
+        other.begin(is_first=False)
+        return other
 
     def run(
         self, given: Sequence[Any], after: Callable[[OpCall, Values], None] = lambda call, values: None
@@ -91,12 +121,28 @@ class CpuSession(BaseSession):
     def launch(self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED) -> list[np.ndarray]:
         """Runs at once; see `Session.launch`."""
         with self.lock:
-            given = [self._fed[n] if isinstance(value, Fed) else value for n, value in enumerate(given)]
+            given = [self._left(n, v.dims) if isinstance(v, Fed) else v for n, v in enumerate(given)]
             outputs = self.run(given)
             for output, target in feed.items():
-                last = outputs[output].reshape(-1)[-1:].clip(min=0)  # -1, no token: clamped as on the GPU
-                self._fed[target] = last.astype(self.specs[target].dtype).reshape((1,) * len(self.specs[target].dims))
+                self._feed(outputs[output].reshape(-1), target)
             return outputs if want is None else [outputs[n] for n in want]
+
+    def _feed(self, elements: np.ndarray, target: int | Last) -> None:
+        if isinstance(target, Last):
+            target, elements = target.input, elements[-1:]
+        if elements.dtype.kind == "i":
+            elements = elements.clip(min=0)  # -1, no token: clamped as on the GPU
+        held = self._left(target, self.specs[target].dims).reshape(-1).copy()
+        if elements.size > held.size:
+            raise HightideError(f"{elements.size} elements do not fit the input that they are fed to")
+        held[: elements.size] = elements
+        self._fed[target] = held
+
+    def _left(self, n: int, dims: Dims) -> np.ndarray:
+        """The beginning of what was left in an input."""
+        spec = self.specs[n]
+        held = self._fed.get(n, np.zeros(math.prod(spec.dims), spec.dtype))
+        return held[: math.prod(dims)].reshape(dims)
 
     def collect(self, ticket: list[np.ndarray]) -> list[np.ndarray]:
         self.check_open()
@@ -156,14 +202,45 @@ class CpuSession(BaseSession):
         self.check_open()
         self.state = {id: np.array(array) for id, array in zip(sorted(self.state), arrays, strict=True)}
 
+    def copy_rows(self, copies: RowCopies) -> None:
+        """Copy rows of every state tensor [1, C, ...]."""
+        self.check_open()
+        check_rows_in(self._rows(), *(span for a, b, n in copies for span in ((a, n), (b, n))))
+        state = {id: array.copy() for id, array in self.state.items()}  # a snapshot keeps the old one
+        for source, target, count in copies:
+            for array in state.values():
+                array[:, target : target + count] = array[:, source : source + count].copy()
+        self.state = state
+
+    def read_rows(self, first: int, count: int) -> list[np.ndarray]:
+        """Rows of every state tensor, in the order of `read_state`."""
+        self.check_open()
+        check_rows_in(self._rows(), (first, count))
+        return [self.state[id][:, first : first + count].copy() for id in sorted(self.state)]
+
+    def write_rows(self, first: int, arrays: Sequence[np.ndarray]) -> None:
+        self.check_open()
+        state = {}
+        for id, given in zip(sorted(self.state), arrays, strict=True):
+            state[id] = array = self.state[id].copy()
+            if given.shape[:1] != (1,) or given.shape[2:] != array.shape[2:]:
+                raise InputError(f"rows of {list(given.shape)} do not go into state of {list(array.shape)}")
+            check_rows_in(self._rows(), (first, given.shape[1]))
+            array[:, first : first + given.shape[1]] = given
+        self.state = state
+
+    def _rows(self) -> int:
+        return state_rows(array.shape for array in self.state.values())
+
     def device_bytes(self) -> dict[str, int]:
         """Memory by kind: on the host, only what this session made itself."""
         self.check_open()
         state = sum(array.nbytes for array in self.state.values())
-        return {"weights": self.references.kept_bytes, "state": state}
+        return {"weights": self.references.kept_bytes if self._is_first else 0, "state": state}
 
     def close(self) -> None:
-        super().close()
-        self.state, self._fed = {}, {}
-        self.levels.clear()
-        self.references.forget_weights()
+        if not self.closed:
+            super().close()
+            self.state, self._fed = {}, {}
+            self.levels.clear()
+            self.references.release()

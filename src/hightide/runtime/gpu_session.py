@@ -9,8 +9,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,11 +33,13 @@ from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
 from hightide.runtime.room import NoRoomError, gpu_needs, ran_out
-from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, Want
-from hightide.runtime.session_memory import SessionMemory
-from hightide.runtime.session_plan import SessionPlan, plan_session
+from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, RowCopies, Want
+from hightide.runtime.session_memory import Constants, SessionMemory
+from hightide.runtime.session_plan import BuildLevels, SessionPlan, plan_session
 from hightide.runtime.symint_buffer import SymIntBuffer
 from hightide.runtime.words import from_words, held_dtype, whole_words
+
+Opened = TypeVar("Opened", bound="GpuSession")
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,9 @@ class GpuSession(BaseSession):
         choices: Mapping[str, str] | None = None,
         f16: bool | None = None,
         half_caches: bool = False,
+        levels: BuildLevels = None,
     ) -> None:
-        """`choices` forces routes, by the name of the choice.
+        """`choices` forces routes, by the name of the choice; `levels` are those to be ready for, else guesses.
 
         `f16` says whether float16 tensors are held as halves (if the adapter can; HIGHTIDE_F16=0 is another no),
         `half_caches` whether KV caches are too, whatever the graph says.
@@ -98,12 +102,27 @@ class GpuSession(BaseSession):
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
-        self.levels: Levels[ReadyPlan] = Levels(self.planner, max_levels)
+        self._max_levels, self._build_levels = max_levels, levels
+        self._constants = Constants()
+        self.begin(progress)
+
+    def begin(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Make what is a session's own."""
+        self.levels: Levels[ReadyPlan] = Levels(self.planner, self._max_levels)
         self.counters = Counters()
         self._guard = _Guard(self)
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
         self._start(progress)
+
+    def sibling(self: Opened) -> Opened:
+        """One more session over this one's constants, with state, inputs and activations of its own."""
+        self.check_open()
+        with self.lock, self._guard:
+            other = copy(self)
+            BaseSession.__init__(other)
+            other.begin()
+            return other
 
     def _start(self, progress: Callable[[int, int], None] | None = None) -> None:
         self._built = False
@@ -127,10 +146,10 @@ class GpuSession(BaseSession):
 
     def _planned(self) -> SessionPlan:
         """What is built; a session that proves its kernels may take another planner."""
-        return plan_session(self.planner, self.specs)
+        return plan_session(self.planner, self.specs, self._build_levels)
 
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
-        self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory)
+        self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory, self._constants)
         self._symints = SymIntBuffer(self.device, self.planner.slots)
         self.scratch = planned.scratch
         self._plans = ReadyPlans(self.device, self.memory, self._symints, self.scratch)
@@ -140,7 +159,7 @@ class GpuSession(BaseSession):
         ready = [self._prepare(plan) for plan in planned.plans]
         if not debugging():
             smallest = min(ready, key=lambda level: input_items(level, self.graph.inputs))
-            self._plans.warm_up(self.recorder, ready[0], smallest)
+            self._plans.warm_up(self.recorder, *([ready[0], smallest] if self._build_levels is None else ready))
         self.device.flush()
 
     # ---- running
@@ -299,6 +318,23 @@ class GpuSession(BaseSession):
                 self.memory.write(id, array)
             self.device.flush()
 
+    def copy_rows(self, copies: RowCopies) -> None:
+        """Copy rows of every state tensor [1, C, ...] on the GPU, behind the runs under way."""
+        self.check_open()
+        with self.lock, self._guard:
+            self.memory.copy_rows(copies)
+
+    def read_rows(self, first: int, count: int) -> list[np.ndarray]:
+        """Rows of every state tensor, in the order of `read_state`."""
+        self.check_open()
+        with self.lock, self._guard:
+            return self.memory.read_rows(first, count)
+
+    def write_rows(self, first: int, arrays: Sequence[np.ndarray]) -> None:
+        self.check_open()
+        with self.lock, self._guard:
+            self.memory.write_rows(first, arrays)
+
     def poison(self) -> None:
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         self.check_open()
@@ -308,10 +344,12 @@ class GpuSession(BaseSession):
     # ---- memory
 
     def add_scratch(self, sizes: Mapping[Scratch, int]) -> None:
-        """Room for ops that need scratch only on a route which was not taken when the session was built."""
-        new = {scratch: size for scratch, size in sizes.items() if scratch not in self.scratch}
-        self.memory.add_scratch(new)
-        self.scratch.update(new)
+        """Room for ops that need scratch only at a level or on a route which was not met when the session was built."""
+        new = {scratch: size for scratch, size in sizes.items() if size > self.scratch.get(scratch, 0)}
+        if new:
+            self.memory.add_scratch(new)
+            self.scratch.update(new)
+            self._plans.forget_bound(new)
 
     def device_bytes(self) -> dict[str, int]:
         """GPU memory by kind."""
@@ -382,6 +420,7 @@ class GpuSession(BaseSession):
         return inputs, ready, env
 
     def _prepare(self, plan: Plan) -> ReadyPlan:
+        self.add_scratch(plan.scratch_sizes)
         try:
             ready = self._plans.prepare(plan)
         except ParamsFull:  # drop every plan and start anew

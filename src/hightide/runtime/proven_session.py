@@ -26,7 +26,7 @@ class ProvenSession(GpuSession):
 
         def plans(planner: Planner) -> Sequence[Plan]:
             if planner not in made:
-                made[planner] = plan_session(planner, self.specs)
+                made[planner] = plan_session(planner, self.specs, self._build_levels)
             return made[planner].plans
 
         self.planner = self._prover.trusted(self.planner, plans, self._ends)
@@ -52,5 +52,5 @@ class ProvenSession(GpuSession):
         self.planner = self.levels.planner = planner
         self.levels.clear()
         self.recorder.forget()
-        self.add_scratch(plan_session(planner, self.specs).scratch)
+        self.add_scratch(plan_session(planner, self.specs, self._build_levels).scratch)
         return planner.plan(dims, env)

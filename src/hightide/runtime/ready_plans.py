@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from hightide.ops.kernel import Dispatch, Scratch, Tensor
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.planning.levels import live_symint
 from hightide.planning.planner import Plan, Step
+from hightide.runtime.session import Feed, Last
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.symint_buffer import SymIntBuffer
 from hightide.wgsl.shader import Shader
@@ -83,7 +84,11 @@ class ReadyPlans:
         except ParamsFull:
             raise UnsupportedError(f"a plan needs more than {PARAMS_BLOCKS} different sets of parameters") from None
 
-    def recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Mapping[int, int]) -> Recording:
+    def forget_bound(self, scratch: Collection[Scratch]) -> None:
+        """Bind anew what uses these, whose buffers are others now."""
+        self._bound = {key: found for key, found in self._bound.items() if not set(scratch).intersection(key[1:])}
+
+    def recording(self, ready: ReadyPlan, want: tuple[int, ...], feed: Feed) -> Recording:
         """The plan's commands, with copies for the outputs wanted and for those that go into inputs."""
         key = want, tuple(feed.items())
         if key not in ready.recordings:
@@ -139,16 +144,20 @@ class ReadyPlans:
                 yield BufferCopy(self.memory.buffer(value.id), nbytes, offset)
                 offset += -(-nbytes // 16) * 16
 
-    def _feeds(self, plan: Plan, feed: Mapping[int, int]) -> Iterable[BufferCopy]:
-        """The last word of an output to the first of an input."""
+    def _feeds(self, plan: Plan, feed: Feed) -> Iterable[BufferCopy]:
+        """An output, or its last word, to the beginning of an input."""
         for output, target in feed.items():
             value = self._output(output)
             assert isinstance(value, TensorValue)
             if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
                 raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
-            last = gpu_bytes(value.dtype, plan.dims[value.id]) - 4
-            place = self.memory.buffer(self.memory.graph.inputs[target])
-            yield BufferCopy(self.memory.buffer(value.id), 4, 0, source_offset=last, target=place)
+            place = self.memory.buffer(self.memory.graph.inputs[target.input if isinstance(target, Last) else target])
+            nbytes = gpu_bytes(value.dtype, plan.dims[value.id])
+            start = max(0, nbytes - 4) if isinstance(target, Last) else 0
+            if nbytes - start > place.size:
+                raise HightideError(f"output {output} does not fit the input that it is fed to")
+            if nbytes:
+                yield BufferCopy(self.memory.buffer(value.id), nbytes - start, 0, source_offset=start, target=place)
 
     def _output(self, n: int) -> object:
         graph = self.memory.graph

@@ -30,6 +30,7 @@ class References:
         self.last_use = _last_uses(planner.graph)  # call index -> the values that nothing after it reads
         root = planner.aliases.root
         self._written = {root[id] for call in planner.graph.calls for id in mutated_ids(call)}
+        self.holders = 0  # sessions that share these
         self._kept: dict[int, np.ndarray] = {}  # constants: reading and unpacking them takes longer than the product
 
     def run_call(self, call: OpCall, plan: Plan, values: Values) -> None:
@@ -135,6 +136,12 @@ class References:
     def kept_bytes(self) -> int:
         """Of the constants that are held in memory."""
         return sum(array.nbytes for array in self._kept.values())
+
+    def release(self) -> None:
+        """One of the sessions that share these is closed."""
+        self.holders -= 1
+        if not self.holders:
+            self.forget_weights()
 
     def forget_weights(self) -> None:
         """Drop the constants; they are read again."""

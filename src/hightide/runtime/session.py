@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from hightide.errors import HightideError
+from hightide.errors import HightideError, InputError
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
@@ -19,7 +19,17 @@ from hightide.planning.planner import Plan, Planner
 from hightide.units import counted
 
 Want: TypeAlias = Sequence[int] | None  # the outputs to bring back; None: all
-Feed: TypeAlias = Mapping[int, int]  # output -> input
+
+
+@dataclass(frozen=True)
+class Last:
+    """An input that takes only the last element of what it is fed."""
+
+    input: int
+
+
+Feed: TypeAlias = Mapping[int, "int | Last"]  # output -> input
+RowCopies: TypeAlias = Sequence[tuple[int, int, int]]  # (from row, to row, how many)
 NONE_FED: Feed = MappingProxyType({})
 
 
@@ -47,8 +57,8 @@ class Session(Protocol):
     def launch(self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED) -> Any:
         """Start a run; `collect` waits for it. Runs are collected in the order they are launched in.
 
-        `want` names the outputs to bring back (all). `feed` maps an output to an input: the output's last
-        element becomes that input's first, for a later run that gives `Fed` there.
+        `want` names the outputs to bring back (all). `feed` maps an output to an input: the output's elements
+        become that input's first, for a later run that gives `Fed` there.
         """
 
     def collect(self, ticket: Any) -> list[np.ndarray]: ...
@@ -74,6 +84,18 @@ class Session(Protocol):
         """Mutable state as arrays, in a fixed order."""
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None: ...
+
+    def copy_rows(self, copies: RowCopies) -> None:
+        """Copy rows of every state tensor [1, C, ...], one after the other, behind the runs under way."""
+
+    def read_rows(self, first: int, count: int) -> list[np.ndarray]:
+        """Rows of every state tensor, in the order of `read_state`."""
+
+    def write_rows(self, first: int, arrays: Sequence[np.ndarray]) -> None:
+        """Put back what `read_rows` gave, from row `first` on."""
+
+    def sibling(self) -> Any:
+        """One more session of the same constants, which are held once; state, inputs and activations are its own."""
 
     def recover(self) -> None:
         """Build anew what was on a device that was lost, as the program has it at the start."""
@@ -121,6 +143,21 @@ class BaseSession:
         inputs = ", ".join(f"{spec.name}: {_type(spec)}" for spec in self.specs)
         what = "closed" if self.closed else f"{counted(len(self.graph.calls), 'op')} ({inputs})"
         return f"<{type(self).__name__} on {self.name}: {what}>"
+
+
+def state_rows(dims: Iterable[Dims]) -> int:
+    """How many rows state has: C, if all of it is [1, C, ...]."""
+    rows = {d[1] if len(d) > 1 and d[0] == 1 else 0 for d in dims}
+    if len(rows) != 1 or 0 in rows:
+        raise InputError("only state of dims [1, rows, ...] with as many rows everywhere is copied by rows")
+    return rows.pop()
+
+
+def check_rows_in(capacity: int, *spans: tuple[int, int]) -> None:
+    """InputError unless each (first row, how many) is within the state."""
+    for first, count in spans:
+        if first < 0 or count < 0 or first + count > capacity:
+            raise InputError(f"rows {first} to {first + count} are outside the {capacity} of the state")
 
 
 def is_odd(array: np.ndarray) -> bool:
