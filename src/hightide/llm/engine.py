@@ -137,8 +137,9 @@ class Engine:
     def _store(self, folder: str | os.PathLike[str], size: int) -> PrefixStore | None:
         """None for a model whose sequences take turns: it has no pages."""
         decoder = self._model.decoder
-        ragged = isinstance(decoder, RaggedDecoder)
-        return PrefixStore(folder, size, decoder, self._model.fingerprint) if ragged else None
+        if not isinstance(decoder, RaggedDecoder):
+            return None
+        return PrefixStore(folder, size, decoder, self._model.fingerprint)
 
     def __repr__(self) -> str:
         if not self._close.alive:

@@ -46,9 +46,7 @@ class PrefixStore:
         self._types = [array.dtype for array in empty]
         self._file_bytes = sum(array.nbytes + MEMBER_BYTES for array in empty) + 2 * MEMBER_BYTES
         if size < self._file_bytes:
-            raise InputError(
-                f"prefix_cache_size is {size} bytes; a page of {decoder.page} tokens takes {self._file_bytes}"
-            )
+            raise InputError(f"prefix_cache_size must be at least {self._file_bytes} bytes, a page, not {size}")
         way = _way(decoder, self._types, fingerprint)
         self._own = self.folder / way.hex()
         self._model = [*fingerprint, *np.frombuffer(way, "<i8").tolist()]
