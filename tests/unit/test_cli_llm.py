@@ -155,6 +155,181 @@ def test_generate_without_tokenizer(command: Any, tmp_path: Path) -> None:
     assert (code, out) == (1, "") and "no tokenizer" in err and err.count("\n") == 1
 
 
+# ---- generate from a file of prompts
+
+
+def write_prompts(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def read_answers(path: Path) -> list[dict[str, Any]]:
+    """By index; a line ends with a newline and nowhere else."""
+    return sorted(map(json.loads, path.read_text("utf-8").split("\n")[:-1]), key=lambda answer: int(answer["index"]))
+
+
+PROMPT_LINES: list[Any] = [
+    "hello",
+    {"prompt": "hé\u2028llo", "id": "second", "max_tokens": 3},
+    {"messages": [{"role": "user", "content": "hello"}], "id": 7},
+    {"tokens": [1, 80, 81], "temperature": 2, "top_k": 20, "seed": 4},
+    {"prompt": "hello", "logit_bias": {str(LETTERS[25]): 99}, "logprobs": 2},
+    {"prompt": "hello", "stop": ["z"], "logit_bias": {str(LETTERS[25]): 99}},
+]
+
+
+def test_generate_many(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", *PROMPT_LINES), tmp_path / "out.jsonl"
+    arguments = ["generate", model, "--prompts", file, "--out", out, "--max-tokens", 8, "--parallel", 3]
+    assert command(*arguments) == (0, "", "")
+    made = read_answers(out)
+    assert [answer["index"] for answer in made] == list(range(6))
+    assert [answer.get("id") for answer in made] == [None, "second", 7, None, None, None]
+    llm = hightide.LLM(model)
+    for answer, given in zip(made, PROMPT_LINES, strict=True):
+        given = {"prompt": given} if isinstance(given, str) else dict(given)
+        prompt = next(given.pop(kind) for kind in ("prompt", "messages", "tokens") if kind in given)
+        options = {"max_tokens": 8} | {name: value for name, value in given.items() if name != "id"}
+        if "logit_bias" in options:
+            options["logit_bias"] = {LETTERS[25]: 99}
+        expected = llm.generate(prompt, **options)
+        assert (answer["text"], answer["tokens"]) == (expected.text, expected.tokens)
+        assert answer["finish_reason"] == expected.finish_reason and answer["new_tokens"] == len(expected.tokens)
+        assert answer["prompt_tokens"] == expected.stats.prompt_tokens and ("logprobs" in answer) == (
+            "logprobs" in given
+        )
+    assert made[4]["text"] == "z" * 8 and made[5]["text"] == "" and made[5]["finish_reason"] == "stop"
+    before = out.read_bytes()
+    assert command(*arguments) == (0, "", "")  # nothing is left to do
+    code, told, _ = command(*arguments, "--json")
+    assert code == 0 and json.loads(told)["skipped"] == 6 and out.read_bytes() == before
+
+
+def test_generate_many_as_messages(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", "hello"), tmp_path / "out.jsonl"
+    options = ["--system", "Be brief.", "--max-tokens", 4, "--stop", "é", "--stats"]
+    code, told, err = command("generate", model, "--prompts", file, "--out", out, *options)
+    assert (code, told) == (0, "") and err.startswith("1 answer: ") and err.endswith(" tok/s)\n")
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+    assert read_answers(out)[0]["text"] == hightide.LLM(model).generate(messages, max_tokens=4).text
+
+
+def test_generate_many_goes_on(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", *PROMPT_LINES[:4]), tmp_path / "out.jsonl"
+    arguments = ["generate", model, "--prompts", file, "--out", out, "--max-tokens", 8]
+    assert command(*arguments)[0] == 0
+    whole = read_answers(out)
+    lines = out.read_bytes().splitlines(keepends=True)
+    for kept in (b"", lines[0][:20], lines[0], b"".join(lines[:3]) + lines[3][:-1], b"".join(lines[:-1])):
+        out.write_bytes(kept)
+        assert command(*arguments) == (0, "", "")
+        assert read_answers(out) == whole and out.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+
+
+def test_generate_many_with_failures(command: Any, model: Path, tmp_path: Path) -> None:
+    long, half = {"prompt": "x" * (CONTEXT - 4), "id": "long"}, {"prompt": "\ud800", "id": "\ud800"}
+    lines = ["hello", long, half, {"tokens": []}, {"tokens": [999]}, "bye"]
+    file, out = write_prompts(tmp_path / "in.jsonl", *lines), tmp_path / "out.jsonl"
+    arguments = ["generate", model, "--prompts", file, "--out", out, "--max-tokens", 4]
+    code, _, err = command(*arguments, "--context", 64)
+    made = read_answers(out)
+    failed = [answer["index"] for answer in made if "error" in answer]
+    assert code == 1 and err.startswith(f"hightide: {len(failed)} of 6 prompts failed; ") and err.count("\n") == 1
+    assert {1, 3, 4} <= set(failed) <= {1, 2, 3, 4} and made[1]["error"].endswith("the context holds 64")
+    assert made[1]["id"] == "long" and made[2]["id"] == "\ud800" and len(made) == 6
+    good = made[0]
+    assert command(*arguments)[0] == 1  # those that failed are tried again
+    made = read_answers(out)
+    assert made[0] == good and "error" not in made[1] and "error" in made[3] and len(made) == 6
+
+
+def test_generate_many_on_another_file(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", "a", "b"), tmp_path / "out.jsonl"
+    arguments = ["generate", model, "--prompts", file, "--out", out, "--max-tokens", 2]
+    assert command(*arguments)[0] == 0
+    for changed in (["a", "c"], ["a"], ["b", "a"]):
+        write_prompts(file, *changed)
+        before = out.read_bytes()
+        code, _, err = command(*arguments)
+        assert code == 1 and "is the answer to another prompt; give another --out" in err
+        assert out.read_bytes() == before
+    write_prompts(file, "a", "b", "c")
+    assert command(*arguments)[0] == 0 and len(read_answers(out)) == 3
+    for text in ("hello\n", "[]\n", "{}\n", '{"index": "0", "of": 3}\n', '{"index": -1, "of": ""}\n'):
+        out.write_text(text)
+        code, _, err = command(*arguments)
+        assert code == 1 and "line 1 is " in err and out.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("3", "not an object or a string, but 3"),
+        ('{"prompt": "a", "tempature": 1}', "there is no key 'tempature'"),
+        ('{"prompt": "a", "progress": 1}', "there is no key 'progress'"),
+        ('{"max_tokens": 1}', "exactly one of prompt, messages and tokens is needed, not none"),
+        ('{"prompt": "a", "tokens": [1]}', "not prompt and tokens"),
+        ('{"prompt": ["a"]}', "prompt must be text"),
+        ('{"tokens": "1 2"}', "tokens must be a list of token ids"),
+        ('{"tokens": [1, true]}', "tokens must be a list of token ids"),
+        ('{"messages": ["a"]}', "messages must be a list of messages"),
+        ('{"prompt": "a", "id": [1]}', "id must be text or an integer"),
+        ('{"prompt": "a", "temperature": -1}', "temperature cannot be -1"),
+        ('{"prompt": "a", "temperature": NaN}', "temperature must be a number"),
+        ('{"prompt": "a", "stop": "z"}', "stop must be a list of strings"),
+        ('{"prompt": "a", "logit_bias": {"a": 1}}', "logit_bias must map token ids to numbers"),
+    ],
+)
+def test_generate_many_with_a_bad_line(command: Any, tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text(f'"good"\n\n{line}\n')
+    code, out, err = command("generate", tmp_path / "not opened", "--prompts", file, "--out", tmp_path / "out.jsonl")
+    assert (code, out) == (1, "") and f"{file} line 3: " in err and says in err and err.count("\n") == 1
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_generate_many_with_bad_arguments(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", "hello"), tmp_path / "out.jsonl"
+    bare = write_model(tmp_path / "bare.gguf", vocabulary=False)
+    latin = tmp_path / "latin.jsonl"
+    latin.write_bytes(b'"caf\xe9"\n')
+    for arguments, says in (
+        ([model, "hello", "--prompts", file, "--out", out], "not both"),
+        ([model, "--prompts", file], "--prompts and --out go together"),
+        ([model, "--out", out], "--prompts and --out go together"),
+        ([model, "--prompts", file, "--out", out, "--ids"], "--ids is for one prompt"),
+        ([model, "--prompts", tmp_path / "none", "--out", out], "No such file"),
+        ([model, "--prompts", latin, "--out", out], "is not UTF-8"),
+        ([model, "--prompts", file, "--out", tmp_path], "directory"),
+        ([bare, "--prompts", file, "--out", out], "no tokenizer"),
+    ):
+        code, told, err = command("generate", *arguments)
+        assert (code, told) == (1, "") and says in err and err.count("\n") == 1
+    assert command("generate", bare, "--prompts", write_prompts(file, {"tokens": [1, 80]}), "--out", out)[0] == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_generate_many_interrupted(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", *(f"{n}" for n in range(20))), tmp_path / "out.jsonl"
+    arguments = ["generate", model, "--prompts", file, "--out", out, "--max-tokens", 60, "--parallel", 2]
+    running = subprocess.Popen([sys.executable, "-m", "hightide", *map(str, arguments)], stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while (not out.exists() or out.read_bytes().count(b"\n") < 2) and time.monotonic() < until:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    there = out.read_bytes().count(b"\n")
+    assert running.returncode == 130 and 2 <= there < 20
+    assert err.decode() == f"interrupted: {out} has {there} of 20 answers; the same command goes on with it\n"
+    before = out.read_bytes()
+    assert before.endswith(b"\n")
+    code, told, _ = command(*arguments, "--json")
+    assert code == 0 and json.loads(told)["skipped"] == there
+    assert out.read_bytes().startswith(before) and len(read_answers(out)) == 20
+
+
 # ---- bad input: one sentence, exit code 1
 
 
@@ -195,8 +370,8 @@ def damaged(model: Path, folder: Path, what: str) -> list[object]:
             path, options = model, ["1 two", "--ids"]
         case "temperature":
             path, options = model, ["hello", "--temperature", -1]
-        case "speculation with a temperature":
-            path, options = model, ["hello", "--temperature", 1, "--speculate"]
+        case "speculation with a penalty":
+            path, options = model, ["hello", "--repetition-penalty", 1.2, "--speculate"]
         case "context":
             path, options = model, ["hello", "--context", CONTEXT + 1]
         case "device":
@@ -225,7 +400,7 @@ def damaged(model: Path, folder: Path, what: str) -> list[object]:
         ("token id outside the vocabulary", "token id 260 is outside the vocabulary of 260"),
         ("not token ids", "is not a list of token ids"),
         ("temperature", "temperature cannot be -1"),
-        ("speculation with a temperature", "speculation needs temperature 0"),
+        ("speculation with a penalty", "speculation needs tokens that are chosen on the device"),
         ("context", "has a context of 128 tokens; it cannot use 129"),
         ("device", ""),
         ("tokenizer", ""),
@@ -527,6 +702,15 @@ def test_chat_in_a_terminal(endless: Terminal, model: Path, tmp_path: Path) -> N
     assert endless.close() == 0
     history = (tmp_path / "state" / "hightide" / "history").read_text()
     assert "+hi\n" in history and "half" not in history
+
+
+def test_many_prompts_in_a_terminal(model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", *("hi" for _ in range(12))), tmp_path / "out.jsonl"
+    terminal = Terminal("generate", model, "--prompts", file, "--out", out, "--parallel", 3, "--max-tokens", 100)
+    terminal.expect("answering")
+    terminal.expect(" of 12 answers, ")
+    terminal.expect(" tok/s")
+    assert terminal.close() == 0 and len(read_answers(out)) == 12
 
 
 def test_interrupts_are_noted_wherever_they_come() -> None:

@@ -1,14 +1,16 @@
-"""`hightide generate`: one prompt, one answer."""
+"""`hightide generate`: one prompt, one answer; or a file of prompts."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hightide.cli.batch_generate import Summary, generate_batch, logprobs_json, read_prompts
 from hightide.cli.groups import grouped
 from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import (
@@ -18,16 +20,18 @@ from hightide.cli.options import (
     ModelOptions,
     SamplingOptions,
     decode_text,
+    many_option,
     note,
     sampling_option,
     write_answer,
 )
 from hightide.cli.progress import bar
-from hightide.errors import InputError
+from hightide.errors import HightideError, InputError
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.llm import LLM, Stream
-from hightide.llm.model import Prompt
+from hightide.llm.model import Message, Prompt
 from hightide.llm.options import GenerationOptions
+from hightide.units import counted
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,27 @@ class PromptKind:
     chat: Annotated[bool, typer.Option("--chat", help="Treat the prompt as a message and answer it.")] = False
     system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None
     ids: Annotated[bool, typer.Option("--ids", help="The prompt is token ids, such as '1 9038 2501'.")] = False
+
+    def messages(self) -> list[Message] | None:
+        """Those before the prompt; None if it is no message."""
+        if not self.chat and self.system is None:
+            return None
+        return [] if self.system is None else [{"role": "system", "content": self.system}]
+
+
+@dataclass(frozen=True)
+class ManyPrompts:
+    """Prompts from a file."""
+
+    prompts: Annotated[
+        Path | None,
+        many_option(metavar="FILE", help="Answer every line of a JSONL file: text, or an object with its own options."),
+    ] = None
+    out: Annotated[
+        Path | None,
+        many_option(metavar="FILE", help="Where the answers go, one JSON line each. Run again to continue."),
+    ] = None
+    parallel: Annotated[int, many_option(min=1, metavar="N", help="Answers at a time.")] = 16
 
 
 @dataclass(frozen=True)
@@ -64,6 +89,7 @@ def generate(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue; - reads stdin.")] = "-",
     *,
     kind: PromptKind,
+    many: ManyPrompts,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256,
     stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None,
     sampling: GenerateSampling,
@@ -74,8 +100,19 @@ def generate(
     """Continue a text, or answer a message.
 
     The text streams to stdout; everything else goes to stderr.
+    With --prompts, every line of a file is answered, several at a time.
     """
     options = GenerationOptions().changed(sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ()))
+    if many.prompts is not None or many.out is not None:
+        summary = _answer_file(model, prompt, kind, many, options, opening)
+        if as_json:
+            print(json.dumps(asdict(summary)))
+        elif stats:
+            note(str(summary))
+        if summary.failed:
+            failed = f"{summary.failed} of {counted(summary.prompts, 'prompt')} failed"
+            raise HightideError(f"{failed}; {many.out} says why, and the same command tries them again")
+        return
     given = _prompt(read_stdin() if prompt == "-" else prompt, kind)
     llm, seconds = open_model(model, opening)
     with llm:
@@ -92,6 +129,24 @@ def generate(
             note("\n".join(describe(llm, stream.stats, seconds)))
         if stream.finish_reason == "context":
             note(f"the context of {llm.context} tokens is full")
+
+
+def _answer_file(
+    model: str | None,
+    prompt: str,
+    kind: PromptKind,
+    many: ManyPrompts,
+    options: GenerationOptions,
+    opening: ModelOptions,
+) -> Summary:
+    if many.prompts is None or many.out is None:
+        raise InputError("--prompts and --out go together: a file of prompts, and where the answers go")
+    if prompt != "-":
+        raise InputError("the prompt is an argument or in the file of --prompts, not both")
+    if kind.ids:
+        raise InputError("--ids is for one prompt; in the file of --prompts, ids are given as tokens")
+    asked = read_prompts(many.prompts, options, kind.messages())
+    return generate_batch(model, opening, asked, many.out, many.parallel)
 
 
 def _answer(llm: LLM, prompt: Prompt, options: GenerationOptions, shown: bool) -> tuple[Stream, list[Piece]]:
@@ -121,10 +176,8 @@ def _prompt(text: str, kind: PromptKind) -> Prompt:
             return [int(item) for item in text.replace(",", " ").strip(" []\n").split()]
         except ValueError:
             raise InputError(f"{text!r} is not a list of token ids, such as '1 9038 2501'") from None
-    if not kind.chat and kind.system is None:
-        return text
-    system = [] if kind.system is None else [{"role": "system", "content": kind.system}]
-    return [*system, {"role": "user", "content": text}]
+    before = kind.messages()
+    return text if before is None else [*before, {"role": "user", "content": text}]
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -149,10 +202,9 @@ def _alternatives(piece: Piece, llm: LLM) -> str:
 
 
 def _as_json(llm: LLM, pieces: list[Piece], reason: str, stats: Stats, seconds: float) -> dict[str, Any]:
-    tokens = [piece for piece in pieces if piece.token >= 0]
     result: dict[str, Any] = {
         "text": "".join(piece.text for piece in pieces),
-        "tokens": [piece.token for piece in tokens],
+        "tokens": [piece.token for piece in pieces if piece.token >= 0],
         "finish_reason": reason,
         "stats": {
             "model": llm.path.name,
@@ -167,9 +219,4 @@ def _as_json(llm: LLM, pieces: list[Piece], reason: str, stats: Stats, seconds: 
             "device_bytes": stats.device_bytes,
         },
     }
-    if any(piece.logprob is not None for piece in tokens):
-        result["logprobs"] = [
-            {"token": piece.token, "logprob": piece.logprob, "alternatives": [list(a) for a in piece.alternatives]}
-            for piece in tokens
-        ]
-    return result
+    return result | logprobs_json(pieces)

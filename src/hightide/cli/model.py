@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from hightide.cli.options import ModelOptions
 from hightide.cli.progress import loading
 from hightide.errors import InputError
 from hightide.llm import default_model
 from hightide.llm.answer import Stats
+from hightide.llm.engine import Engine
 from hightide.llm.llm import LLM
 from hightide.ops.choices import parse_routes
 from hightide.units import counted
+
+Opened = TypeVar("Opened", LLM, Engine)
 
 
 def model_file(name: str) -> Path:
@@ -30,6 +35,15 @@ def model_file(name: str) -> Path:
 def open_model(name: str | None, options: ModelOptions) -> tuple[LLM, float]:
     """The model of this name, and the seconds it took to load. None: the model of the last chat, or the default."""
     start = time.perf_counter()
+    return _open(LLM, name, options), time.perf_counter() - start
+
+
+def open_engine(name: str | None, options: ModelOptions, **more: Any) -> Engine:
+    """The same for many answers at once."""
+    return _open(Engine, name, options, **more)
+
+
+def _open(kind: Callable[..., Opened], name: str | None, options: ModelOptions, **more: Any) -> Opened:
     tokenizer = options.tokenizer
     last = default_model.remembered() if name is None else None
     if last is not None:
@@ -37,7 +51,7 @@ def open_model(name: str | None, options: ModelOptions) -> tuple[LLM, float]:
     else:
         path = model_file(default_model.DEFAULT if name is None else name)
     with loading(path.name) as tell:
-        llm = LLM(
+        return kind(
             path,
             tokenizer=tokenizer,
             context=options.context,
@@ -45,11 +59,11 @@ def open_model(name: str | None, options: ModelOptions) -> tuple[LLM, float]:
             kv=None if options.kv is None else options.kv.value,
             routes=parse_routes(options.route or ()),
             progress=tell,
+            **more,
         )
-    return llm, time.perf_counter() - start
 
 
-def require_tokenizer(llm: LLM, instead: str = "") -> None:
+def require_tokenizer(llm: LLM | Engine, instead: str = "") -> None:
     if llm.tokenizer is None:
         raise InputError(f"{llm.path.name} has no tokenizer; give one with --tokenizer{instead}")
 

@@ -32,6 +32,10 @@ def sampling_option(*names: str, **options: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Sampling", **options)
 
 
+def many_option(*names: str, **options: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Many prompts", **options)
+
+
 Tokenizer = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The tokenizer, if the model has none: tokenizer.json, tokenizer.model or GGUF."),

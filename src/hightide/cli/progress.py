@@ -20,18 +20,21 @@ if sys.platform != "win32":
 
 LEAST_SHARE = 0.1  # of the work, before the time left is told
 Tell = Callable[[int, int], None]  # (done, in all)
-Unit = Literal["bytes", "tokens", "kernels", "cases", "runs", "levels"]
+Unit = Literal["bytes", "tokens", "kernels", "cases", "runs", "levels", "answers"]
 
 
 @contextmanager
-def bar(what: str, unit: Unit) -> Iterator[Tell | None]:
-    """A function to tell the progress to; the bar appears when it is first called and goes away at the end."""
+def bar(what: str, unit: Unit, beside: Callable[[], str] = str) -> Iterator[Tell | None]:
+    """A function to tell the progress to; the bar appears when it is first called and goes away at the end.
+
+    `beside` gives what is shown behind the amount.
+    """
     with bars() as add:
-        yield add and add(what, unit)
+        yield add and add(what, unit, beside)
 
 
 @contextmanager
-def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
+def bars() -> Iterator[Callable[..., Tell] | None]:
     """The same for several, one below the other."""
     if not sys.stderr.isatty():
         yield None
@@ -45,7 +48,7 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
     shown = Progress(*columns, console=Console(stderr=True), transient=True)
     running = ExitStack()
 
-    def add(what: str, unit: Unit) -> Tell:
+    def add(what: str, unit: Unit, beside: Callable[[], str] = str) -> Tell:
         task = shown.add_task(what, total=None, start=False, visible=False, amount="")
 
         def tell(done: int, total: int) -> None:
@@ -55,7 +58,7 @@ def bars() -> Iterator[Callable[[str, Unit], Tell] | None]:
             if shown.tasks[task].start_time is None:
                 shown.start_task(task)
             amount = f"{decimal(done)} of {decimal(total)}" if unit == "bytes" else f"{done} of {total} {unit}"
-            shown.update(task, completed=done, total=total, visible=True, amount=amount)
+            shown.update(task, completed=done, total=total, visible=True, amount=amount + beside())
 
         return tell
 
