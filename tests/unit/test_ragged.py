@@ -264,6 +264,10 @@ def half(m: Small) -> Any:
     )
 
 
+def last(m: Small, count: int) -> Any:
+    return m.b.call("aten.slice_copy.Tensor", m.x, 1, -count, 2**63 - 1, 1)
+
+
 def other_state(m: Small) -> Graph:
     state = m.b.zeros((1, 3, WIDTH))
     m.b.call("hightide.store.default", m.constant(1, 3, WIDTH), state)
@@ -314,7 +318,7 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
         lambda m: m.layer(m.b.call("aten._softmax.default", m.x, 1, False)),
         r"aten._softmax.default\) mixes the tokens",
     ),
-    "a running sum": (
+    "tokens in another order": (
         lambda m: m.layer(m.b.call("aten.add.Tensor", m.x, m.b.call("aten.flip.default", m.x, [1]), 1)),
         r"aten.flip.default\) mixes the tokens",
     ),
@@ -323,7 +327,7 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
         r"aten.native_layer_norm.default\) mixes the tokens",
     ),
     "tokens joined with heads": (
-        lambda m: m.view(m.view(m.x, m.length * 1 if False else -1), 1, m.length, WIDTH),
+        lambda m: m.view(m.view(m.x, -1), 1, m.length, WIDTH),
         r"aten.view_copy.default\) joins the dim of the tokens",
     ),
     "tokens seen as width": (
@@ -350,6 +354,10 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
     "all but the first": (
         lambda m: m.b.call("aten.slice_copy.Tensor", m.layer(m.x), 1, 1, 2**63 - 1, 1),
         r"aten.slice_copy.Tensor\) takes some of the tokens",
+    ),
+    "the last token with the last two": (
+        lambda m: m.b.call("aten.add.Tensor", *(last(m, n) for n in (1, 2)), 1),
+        r"aten.add.Tensor\) puts tokens together that are not the same",
     ),
     "not causal": (lambda m: m.layer(m.x, causal=False), r"sdpa_with_kv_cache.default\) is not causal"),
     "not causal, apart": (lambda m: m.layer(m.x, m.apart, causal=False), r"custom_sdpa.default\) is not causal"),
@@ -422,7 +430,7 @@ def test_other_inputs_and_outputs_are_refused() -> None:
     with pytest.raises(NotRaggedError, match="the outputs are not logits"):
         ragged(m.b.graph(y, y), SIZES)
     b = GraphBuilder()
-    x = b.call("aten.embedding.default", m.rng and b.constant(np.zeros((4, 3), np.float32)), b.input((2, 5), "int32"))
+    x = b.call("aten.embedding.default", b.constant(np.zeros((4, 3), np.float32)), b.input((2, 5), "int32"))
     b.input((1,), "int32")
     with pytest.raises(NotRaggedError, match=r"the inputs are \[2, 5\], \[1\], not tokens"):
         ragged(b.graph(x), SIZES)

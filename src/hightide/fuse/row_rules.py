@@ -85,20 +85,24 @@ def same(left: Any, right: SymExpr) -> bool:
 
 
 def normal(dim: int, value: TensorValue) -> int:
+    """A dim of a tensor, counted from the first."""
     return dim % max(len(value.dims), 1)
 
 
 def _rows(call: OpCall, given: Given, name: str) -> TokenRows:
+    """An argument that must be rows of tokens."""
     found = given.get(name)
     if not isinstance(found, TokenRows):
-        refuse(call, f"takes rows of tokens, but not as its {name}")
+        refuse(call, f"has no rows of tokens as its {name}")
     return found
 
 
 def _agree(call: OpCall, several: Sequence[TokenRows]) -> TokenRows:
+    """Rows of the same tokens along the same dim; the first of them."""
     first = several[0]
-    if any((rows.dim, rows.wanted) != (first.dim, first.wanted) for rows in several):
-        refuse(call, "puts tokens together that are not the same")
+    for rows in several:
+        if (rows.dim, rows.wanted) != (first.dim, first.wanted) or not same(rows.count, first.count):
+            refuse(call, "puts tokens together that are not the same")
     return first
 
 
@@ -172,7 +176,7 @@ def _along(name: str) -> Rule:
 
 
 def _table(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
-    """TokenRows of a table by ids."""
+    """Rows of a table by ids."""
     indices = _rows(call, given, "indices")
     (out,) = walk.emit(call, given, "indices")
     return [replace(indices, value=out)]
@@ -206,7 +210,7 @@ def _gather(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
 
 
 def _product(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
-    """TokenRows times a matrix that is the same for all."""
+    """Rows times a matrix that is the same for all."""
     x, bias = _rows(call, given, "x"), given.get("bias")
     if x.dim != len(x.value.dims) - 2 or (isinstance(bias, Fixed) and bias.value.dims[-2:-1] not in ((), (1,))):
         refuse(call, "does not multiply each token by itself")
@@ -303,7 +307,7 @@ def _repeat(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
 
 
 def _slice(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
-    """TokenRows of a table from the position on, the last tokens, or a part of each token."""
+    """Rows of a table from the position on, the last tokens, or a part of each token."""
     x, start = given["x"], given.get("start")
     end, step = given.get("end"), given.get("step")
     if not isinstance(x, TokenRows | Fixed):
@@ -344,7 +348,7 @@ def _select(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
 
 
 def _without_dim(walk: Walk, call: OpCall, x: TokenRows) -> TokenRows:
-    """TokenRows of a dim that the old graph takes away: they take the place of a dim of 1 before it."""
+    """Rows of a dim that the old graph takes away: they take the place of a dim of 1 before it."""
     dims = x.value.dims
     if not x.dim or dims[x.dim - 1] != 1:
         refuse(call, "takes away the dim of the tokens")
