@@ -245,9 +245,11 @@ def test_a_call_of_one_token_becomes_one_of_many(kv_heads: int) -> None:
     at = b.call("aten.index.Tensor", m.constant(CONTEXT, WIDTH), [m.input_pos])
     x = b.call("aten.add.Tensor", m.x, at, 1)
     m.caches = [b.zeros((1, CONTEXT, kv_heads, DEPTH)) for _ in range(2)]
-    q = b.call("aten.view_copy.default", m.linear(x), [1, 1, HEADS, DEPTH])
+    flat = b.call("aten.squeeze_copy.dims", x, [1])
+    q = b.call("aten.view_copy.default", m.linear(flat), [1, 1, HEADS, DEPTH])
     k, v = (b.call("aten.view_copy.default", m.linear(x, kv_heads * DEPTH), [1, 1, kv_heads, DEPTH]) for _ in range(2))
-    y = b.call("aten.view_copy.default", m.sdpa(q, k, v), [1, 1, WIDTH])
+    flat = b.call("aten.view_copy.default", m.sdpa(q, k, v), [1, WIDTH])
+    y = b.call("aten.unsqueeze_copy.default", m.linear(flat), 1)
     graph = m.graph(b.call("aten.add.Tensor", x, y, 1))
     form = ragged(graph, SIZES)
     assert_same_rows(graph, form, fuse(form))

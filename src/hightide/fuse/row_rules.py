@@ -266,6 +266,9 @@ def _squeeze(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
 def _unsqueeze(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x = _rows(call, given, "x")
     at = given["dim"] % (len(x.value.dims) + 1)
+    if x.most == 1:  # either of two dims of 1 may be that of the tokens
+        sizes = [1 if n == x.dim else size for n, size in enumerate(x.value.dims)]
+        return _view(walk, call, {"x": x, "sizes": (*sizes[:at], 1, *sizes[at:])})
     (out,) = walk.emit(call, given, "x")
     return [replace(x, value=out, dim=x.dim + (at <= x.dim))]
 
