@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 from ragged_batches import SIZES, Batches, alone, decoder, ragged_session, untouched, vocabulary_of
 
+from hightide.errors import HightideError
 from hightide.fuse import fuse
-from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, ragged
+from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.ops.builder import GraphBuilder
@@ -32,13 +34,15 @@ FILES = [
 ]
 
 
-def assert_same_rows(graph: Graph, *forms: Graph, seed: int = 0, limit: float = 1e-12) -> None:
+def assert_same_rows(
+    graph: Graph, *forms: Graph, sizes: RaggedSizes = SIZES, seed: int = 0, limit: float = 1e-12
+) -> None:
     """Each form gives the logits of each sequence alone, and touches no page that is not of a sequence."""
-    lengths = (19, 1, 11, 6) if len(forms) > 1 else (18, 5)
-    sequences = Batches(vocabulary_of(graph), lengths, seed=seed).tokens
+    lengths = (19, 1, 11, 6) if len(forms) > 1 else (7, 3)
+    sequences = Batches(vocabulary_of(graph), lengths, sizes, seed).tokens
     expected = [alone(graph, tokens) for tokens in sequences]
     for form in forms:
-        batches, session = Batches(vocabulary_of(graph), lengths, seed=seed), ragged_session(form)
+        batches, session = Batches(vocabulary_of(graph), lengths, sizes, seed), ragged_session(form)
         for step in batches.steps():
             logits, ids = session.run(step.inputs)
             wanted = np.array([expected[sequence][position] for sequence, position in step.wanted])
@@ -241,9 +245,11 @@ def test_a_call_of_one_token_becomes_one_of_many(kv_heads: int) -> None:
     at = b.call("aten.index.Tensor", m.constant(CONTEXT, WIDTH), [m.input_pos])
     x = b.call("aten.add.Tensor", m.x, at, 1)
     m.caches = [b.zeros((1, CONTEXT, kv_heads, DEPTH)) for _ in range(2)]
-    q = b.call("aten.view_copy.default", m.linear(x), [1, 1, HEADS, DEPTH])
+    flat = b.call("aten.squeeze_copy.dims", x, [1])
+    q = b.call("aten.view_copy.default", m.linear(flat), [1, 1, HEADS, DEPTH])
     k, v = (b.call("aten.view_copy.default", m.linear(x, kv_heads * DEPTH), [1, 1, kv_heads, DEPTH]) for _ in range(2))
-    y = b.call("aten.view_copy.default", m.sdpa(q, k, v), [1, 1, WIDTH])
+    flat = b.call("aten.view_copy.default", m.sdpa(q, k, v), [1, WIDTH])
+    y = b.call("aten.unsqueeze_copy.default", m.linear(flat), 1)
     graph = m.graph(b.call("aten.add.Tensor", x, y, 1))
     form = ragged(graph, SIZES)
     assert_same_rows(graph, form, fuse(form))
@@ -262,6 +268,10 @@ def half(m: Small) -> Any:
         m.x,
         m.b.call("aten.slice_copy.Tensor", m.constant(MOST, WIDTH), 0, 0, m.length, 1, dims=[(MOST, WIDTH)]),
     )
+
+
+def last(m: Small, count: int) -> Any:
+    return m.b.call("aten.slice_copy.Tensor", m.x, 1, -count, 2**63 - 1, 1)
 
 
 def other_state(m: Small) -> Graph:
@@ -314,7 +324,7 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
         lambda m: m.layer(m.b.call("aten._softmax.default", m.x, 1, False)),
         r"aten._softmax.default\) mixes the tokens",
     ),
-    "a running sum": (
+    "tokens in another order": (
         lambda m: m.layer(m.b.call("aten.add.Tensor", m.x, m.b.call("aten.flip.default", m.x, [1]), 1)),
         r"aten.flip.default\) mixes the tokens",
     ),
@@ -323,7 +333,7 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
         r"aten.native_layer_norm.default\) mixes the tokens",
     ),
     "tokens joined with heads": (
-        lambda m: m.view(m.view(m.x, m.length * 1 if False else -1), 1, m.length, WIDTH),
+        lambda m: m.view(m.view(m.x, -1), 1, m.length, WIDTH),
         r"aten.view_copy.default\) joins the dim of the tokens",
     ),
     "tokens seen as width": (
@@ -350,6 +360,10 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
     "all but the first": (
         lambda m: m.b.call("aten.slice_copy.Tensor", m.layer(m.x), 1, 1, 2**63 - 1, 1),
         r"aten.slice_copy.Tensor\) takes some of the tokens",
+    ),
+    "the last token with the last two": (
+        lambda m: m.b.call("aten.add.Tensor", *(last(m, n) for n in (1, 2)), 1),
+        r"aten.add.Tensor\) puts tokens together that are not the same",
     ),
     "not causal": (lambda m: m.layer(m.x, causal=False), r"sdpa_with_kv_cache.default\) is not causal"),
     "not causal, apart": (lambda m: m.layer(m.x, m.apart, causal=False), r"custom_sdpa.default\) is not causal"),
@@ -422,7 +436,79 @@ def test_other_inputs_and_outputs_are_refused() -> None:
     with pytest.raises(NotRaggedError, match="the outputs are not logits"):
         ragged(m.b.graph(y, y), SIZES)
     b = GraphBuilder()
-    x = b.call("aten.embedding.default", m.rng and b.constant(np.zeros((4, 3), np.float32)), b.input((2, 5), "int32"))
+    x = b.call("aten.embedding.default", b.constant(np.zeros((4, 3), np.float32)), b.input((2, 5), "int32"))
     b.input((1,), "int32")
     with pytest.raises(NotRaggedError, match=r"the inputs are \[2, 5\], \[1\], not tokens"):
         ragged(b.graph(x), SIZES)
+
+
+# ---- at random: what is accepted must be right
+
+
+def random_step(m: Small, x: Any, rng: np.random.Generator) -> Any:
+    """One op on x, whatever it does to the tokens."""
+    b, rank, dims = m.b, len(x.dims), x.dims
+    dim = int(rng.integers(rank))
+    sizes = [m.length if d == MOST_AT_RANDOM and rng.random() < 0.8 else d for d in dims]
+    # A constant of all the dims, or of some: along that of the tokens it must be 1.
+    some = [d if rng.random() < 0.5 else 1 for d in dims][int(rng.integers(rank)) :]
+    reorder = [int(d) for d in rng.permutation(rank)]
+    steps: list[Callable[[], Any]] = [
+        lambda: b.call("aten.permute_copy.default", x, reorder),
+        lambda: b.call("aten.unsqueeze_copy.default", x, dim),
+        lambda: b.call("aten.squeeze_copy.dims", x, [dim]),
+        lambda: m.view(x, *sizes),
+        lambda: m.view(x, *sizes[:-1], 2, -1),
+        lambda: m.view(x, *[sizes[d] for d in reorder]),
+        lambda: m.view(x, 1, m.length, WIDTH),
+        lambda: m.view(x, m.length, -1),
+        lambda: b.call("aten._softmax.default", x, dim, False),
+        lambda: b.call("aten.add.Tensor", x, b.call("aten.mean.dim", x, [dim], True), 1),
+        lambda: b.call("aten.mul.Tensor", x, m.constant(*some)),
+        lambda: b.call("aten.add.Tensor", x, b.call("aten.permute_copy.default", x, reorder), 1),
+        lambda: b.call("aten.flip.default", x, [dim]),
+        lambda: b.call(
+            "aten.cat.default",
+            list(b.call("aten.split_with_sizes_copy.default", x, [1, dims[dim] - 1], dim))[::-1],
+            dim,
+        ),
+        lambda: b.call("et_vk.rms_norm.default", x, m.constant(dims[-1]), 1e-5),
+        lambda: m.linear(x, dims[-1]),
+        lambda: b.call("aten.index_select.default", x, dim, b.constant(np.array([0, 0], np.int32))),
+        lambda: b.call("aten.select_copy.int", x, dim, -1),
+        lambda: b.call("aten.expand_copy.default", x, sizes),
+    ]
+    return steps[int(rng.integers(len(steps)))]()
+
+
+MOST_AT_RANDOM = WIDTH  # as many tokens as elements, so that nothing can be told by its size
+AT_RANDOM = replace(SIZES, rows=WIDTH)
+
+
+def random_graph(seed: int) -> Graph:
+    rng, m = np.random.default_rng(seed), Small(most=MOST_AT_RANDOM)
+    x = m.x
+    for _ in range(int(rng.integers(1, 4))):
+        x = random_step(m, x, rng)
+    if x.dims != (1, MOST_AT_RANDOM, WIDTH):
+        x = m.b.call("aten.add.Tensor", m.x, x, 1)
+    return m.graph(m.layer(x))
+
+
+def test_whatever_is_accepted_is_right() -> None:
+    outcome: Counter[str] = Counter()
+    for seed in range(600):
+        try:
+            graph = random_graph(seed)
+            alone(graph, np.array([1, 2]))  # a program that can take one token at a time
+        except HightideError:
+            outcome["no program"] += 1
+            continue
+        try:
+            form = ragged(graph, AT_RANDOM)
+        except NotRaggedError:
+            outcome["refused"] += 1
+            continue
+        outcome["accepted"] += 1
+        assert_same_rows(graph, form, sizes=AT_RANDOM, seed=seed)
+    assert min(outcome["accepted"], outcome["refused"]) > 60, outcome

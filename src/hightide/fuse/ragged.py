@@ -23,8 +23,8 @@ from hightide.fuse.row_rules import (
     Fixed,
     Given,
     NotRaggedError,
-    Rows,
     Start,
+    TokenRows,
     normal,
     refuse,
     same,
@@ -110,7 +110,7 @@ class _Number:
     expr: Sym
 
 
-Known: TypeAlias = Rows | Fixed | Start | Counts | _Cache | _Settings | _Ids | _Number | SymExpr
+Known: TypeAlias = TokenRows | Fixed | Start | Counts | _Cache | _Settings | _Ids | _Number | SymExpr
 
 
 class _Walk:
@@ -144,8 +144,8 @@ class _Walk:
         taken = self.builder.call(
             "hightide.take_tokens.default", self.inputs["tokens"], self.inputs["chosen"], dtype="int32"
         )
-        self.known[tokens] = Rows(taken, 1, LENGTH, dims[0][1])
-        self.positions = Rows(self.inputs["positions"], 0, LENGTH, dims[0][1])
+        self.known[tokens] = TokenRows(taken, 1, LENGTH, dims[0][1])
+        self.positions = TokenRows(self.inputs["positions"], 0, LENGTH, dims[0][1])
         # Where a call takes one token, the position of the first is that of each.
         self.known[position] = self.positions if dims[0][1] == 1 else Start()
         if rest:
@@ -169,7 +169,7 @@ class _Walk:
         elif op.mutates:
             refuse(call, "changes state that is not a KV cache")
         elif call.name == "hightide.sample.default":
-            if not isinstance(given["logits"], Rows) or not isinstance(given["settings"], _Settings):
+            if not isinstance(given["logits"], TokenRows) or not isinstance(given["settings"], _Settings):
                 refuse(call, "does not choose from the logits of rows with the settings of the call")
             self.known[call.out] = _Ids(call.args["logits"])
         elif all(isinstance(one, Fixed | int | float | str | None) for one in _flat(given.values())):
@@ -228,7 +228,7 @@ class _Walk:
     def _argument(self, call: OpCall, name: str, given: Any, by_rows: tuple[str, ...]) -> Any:
         if isinstance(given, tuple):
             return [self._argument(call, name, one, by_rows) for one in given]
-        if isinstance(given, Rows):
+        if isinstance(given, TokenRows):
             if name not in by_rows:
                 refuse(call, f"has rows of tokens as its {name}")
             return given.value
@@ -245,7 +245,7 @@ class _Walk:
         assert isinstance(value, TensorValue)
         return value.dtype
 
-    def count(self, rows: Rows) -> SymIntValue:
+    def count(self, rows: TokenRows) -> SymIntValue:
         """How many rows there are, as a SymInt of the new graph."""
         if rows.wanted not in self._counts:
             x, dim = (self.inputs["wanted"], 0) if rows.wanted else (self.inputs["tokens"], 1)
@@ -257,10 +257,10 @@ class _Walk:
         made: TensorValue = self.builder.call(name, *args, dtype=like.dtype)
         return made
 
-    def wanted(self, rows: Rows, count: SymExpr, most: int) -> Rows:
+    def wanted(self, rows: TokenRows, count: SymExpr, most: int) -> TokenRows:
         """The rows whose logits are wanted, where the old graph has the last `count` tokens."""
         args = (rows.value, rows.dim, self.inputs["wanted"])
-        return Rows(self.call("aten.index_select.default", *args, like=rows.value), rows.dim, count, most, True)
+        return TokenRows(self.call("aten.index_select.default", *args, like=rows.value), rows.dim, count, most, True)
 
     # ---- SymInts
 
@@ -273,10 +273,10 @@ class _Walk:
             refuse(call, "reads an integer that is neither the position nor the number of tokens to keep")
         if "dim" in given:
             x = given["x"]
-            if not isinstance(x, Rows | Fixed):
+            if not isinstance(x, TokenRows | Fixed):
                 refuse(call, f"reads the size of {_described(x)}")
             dim = normal(given["dim"], x.value)
-            return x.count if isinstance(x, Rows) and dim == x.dim else x.value.dims[dim]
+            return x.count if isinstance(x, TokenRows) and dim == x.dim else x.value.dims[dim]
         if not all(isinstance(one, int | Sym) for one in given.values()):
             refuse(call, "computes a SymInt from something else")
         expr: SymExpr = REGISTRY[call.name].evaluate(given)
@@ -303,7 +303,7 @@ class _Walk:
         cache.rows = self._heads(call, x, "keys or values")
 
     def _heads(self, call: OpCall, x: Any, what: str) -> TensorValue:
-        if not isinstance(x, Rows) or x.wanted or x.dim != 1 or len(x.value.dims) != 4 or x.value.dims[0] != 1:
+        if not isinstance(x, TokenRows) or x.wanted or x.dim != 1 or len(x.value.dims) != 4 or x.value.dims[0] != 1:
             refuse(call, f"has {what} that are not [1, tokens, heads, depth]")
         return x.value
 
@@ -338,14 +338,14 @@ class _Walk:
             dtype=self.dtype(call.out),
         )
         k.read = v.read = True
-        self.known[call.out] = Rows(out, 1, LENGTH, self.positions.most)
+        self.known[call.out] = TokenRows(out, 1, LENGTH, self.positions.most)
 
     # ---- the end
 
     def finish(self) -> Graph:
         logits, *ids = self.graph.outputs
         rows = self.known.get(logits)
-        if not isinstance(rows, Rows) or len(ids) > 1 or any(self.known.get(id) != _Ids(logits) for id in ids):
+        if not isinstance(rows, TokenRows) or len(ids) > 1 or any(self.known.get(id) != _Ids(logits) for id in ids):
             raise NotRaggedError("the outputs are not logits by token, and ids chosen from them")
         if not all(cache.read for cache in self.known.values() if isinstance(cache, _Cache)):
             raise NotRaggedError("the program writes to a KV cache that nothing attends to")

@@ -36,7 +36,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TokenRows:
     """A tensor with one row per token along `dim`."""
 
     value: TensorValue  # in the new graph
@@ -63,15 +63,16 @@ class Walk(Protocol):
     """The new graph so far."""
 
     inputs: dict[str, TensorValue]
-    positions: Rows
+    positions: TokenRows
 
     def emit(self, call: OpCall, given: Given, *by_rows: str, **changed: Any) -> tuple[TensorValue, ...]: ...
     def call(self, name: str, *args: Any, like: TensorValue) -> TensorValue: ...
-    def count(self, rows: Rows) -> SymIntValue: ...
-    def wanted(self, rows: Rows, count: SymExpr, most: int) -> Rows: ...
+    def count(self, rows: TokenRows) -> SymIntValue: ...
+    def dtype(self, id: int) -> str: ...
+    def wanted(self, rows: TokenRows, count: SymExpr, most: int) -> TokenRows: ...
 
 
-Rule: TypeAlias = Callable[[Walk, OpCall, Given], "list[Rows] | list[Counts]"]
+Rule: TypeAlias = Callable[[Walk, OpCall, Given], "list[TokenRows] | list[Counts]"]
 
 
 def refuse(call: OpCall, why: str) -> NoReturn:
@@ -84,31 +85,35 @@ def same(left: Any, right: SymExpr) -> bool:
 
 
 def normal(dim: int, value: TensorValue) -> int:
+    """A dim of a tensor, counted from the first."""
     return dim % max(len(value.dims), 1)
 
 
-def _rows(call: OpCall, given: Given, name: str) -> Rows:
+def _rows(call: OpCall, given: Given, name: str) -> TokenRows:
+    """An argument that must be rows of tokens."""
     found = given.get(name)
-    if not isinstance(found, Rows):
-        refuse(call, f"takes rows of tokens, but not as its {name}")
+    if not isinstance(found, TokenRows):
+        refuse(call, f"has no rows of tokens as its {name}")
     return found
 
 
-def _agree(call: OpCall, several: Sequence[Rows]) -> Rows:
+def _agree(call: OpCall, several: Sequence[TokenRows]) -> TokenRows:
+    """Rows of the same tokens along the same dim; the first of them."""
     first = several[0]
-    if any((rows.dim, rows.wanted) != (first.dim, first.wanted) for rows in several):
-        refuse(call, "puts tokens together that are not the same")
+    for rows in several:
+        if (rows.dim, rows.wanted) != (first.dim, first.wanted) or not same(rows.count, first.count):
+            refuse(call, "puts tokens together that are not the same")
     return first
 
 
 # ---- rules
 
 
-def _elementwise(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _elementwise(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """Operands are aligned at their last dims; what is the same for every token has no dim there."""
     if any(isinstance(one, Start | Counts) for one in given.values()):
         return [_positions(walk, call, given)]
-    rows = [one for one in given.values() if isinstance(one, Rows)]
+    rows = [one for one in given.values() if isinstance(one, TokenRows)]
     if not rows:
         refuse(call, "computes with the number of tokens or the position")
     behind = len(rows[0].value.dims) - rows[0].dim
@@ -120,7 +125,7 @@ def _elementwise(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(rows[0], value=out, dim=len(out.dims) - behind)]
 
 
-def _positions(walk: Walk, call: OpCall, given: Given) -> Rows:
+def _positions(walk: Walk, call: OpCall, given: Given) -> TokenRows:
     """The position of the first token and 0, 1, 2, ...: the positions of all."""
     if not call.name.startswith("aten.add.") or {type(given["a"]), type(given["b"])} != {Start, Counts}:
         refuse(call, "computes with the position of the first token")
@@ -131,7 +136,7 @@ def _positions(walk: Walk, call: OpCall, given: Given) -> Rows:
 
 def _range(walk: Walk, call: OpCall, given: Given) -> Any:
     start, end, step = given.get("start", 0), given["end"], given.get("step", 1)
-    is_ints = all(isinstance(one, int | Sym) for one in (start, end)) and given.get("dtype") in (None, 3, 4)
+    is_ints = all(isinstance(one, int | Sym) for one in (start, end)) and walk.dtype(call.out) in ("int32", "int64")
     if not is_ints or step != 1 or not same(symbols.add(end, symbols.mul(start, -1)), LENGTH):
         refuse(call, "counts something else than the tokens")
     if same(start, POSITION):
@@ -144,7 +149,7 @@ def _range(walk: Walk, call: OpCall, given: Given) -> Any:
 def _last_dim(*by_rows: str, optional: Sequence[str] = ()) -> Rule:
     """Ops on the last dim of x, whose other arguments by row go along with it."""
 
-    def rule(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+    def rule(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
         names = [*by_rows, *(name for name in optional if given.get(name) is not None)]
         x = _agree(call, [_rows(call, given, name) for name in names])
         if x.dim >= len(x.value.dims) - len(given.get("shape", (1,))):
@@ -157,7 +162,7 @@ def _last_dim(*by_rows: str, optional: Sequence[str] = ()) -> Rule:
 def _along(name: str) -> Rule:
     """Ops along the dims that one argument names."""
 
-    def rule(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+    def rule(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
         x, named = _rows(call, given, "x"), given.get(name)
         named = getattr(REGISTRY[call.name], name, None) if named is None else named
         dims = [normal(d, x.value) for d in (named if isinstance(named, tuple) else (named,)) if isinstance(d, int)]
@@ -170,17 +175,17 @@ def _along(name: str) -> Rule:
     return rule
 
 
-def _table(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _table(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """Rows of a table by ids."""
     indices = _rows(call, given, "indices")
     (out,) = walk.emit(call, given, "indices")
     return [replace(indices, value=out)]
 
 
-def _index(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _index(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """x[..., indices]: what the rows of one index tensor pick from a table."""
     at = [n for n, one in enumerate(given["indices"]) if one is not None]
-    if len(at) != 1 or not isinstance(given["x"], Fixed) or not isinstance(given["indices"][at[0]], Rows):
+    if len(at) != 1 or not isinstance(given["x"], Fixed) or not isinstance(given["indices"][at[0]], TokenRows):
         refuse(call, "picks by something else than one index by token, or not from a table")
     rows = given["indices"][at[0]]
     if rows == walk.positions and at == [0]:
@@ -189,14 +194,14 @@ def _index(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(rows, value=out, dim=at[0] + rows.dim)]
 
 
-def _index_select(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
-    if isinstance(given["x"], Rows):
+def _index_select(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
+    if isinstance(given["x"], TokenRows):
         return list(_along("dim")(walk, call, given))  # type: ignore[arg-type]
     indices, (out,) = _rows(call, given, "indices"), walk.emit(call, given, "indices")
     return [replace(indices, value=out, dim=normal(given["dim"], given["x"].value))]
 
 
-def _gather(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _gather(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x = _agree(call, [_rows(call, given, name) for name in ("x", "indices")])
     if normal(given["dim"], x.value) == x.dim:
         refuse(call, "mixes the tokens: it works along their dim")
@@ -204,7 +209,7 @@ def _gather(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out)]
 
 
-def _product(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _product(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """Rows times a matrix that is the same for all."""
     x, bias = _rows(call, given, "x"), given.get("bias")
     if x.dim != len(x.value.dims) - 2 or (isinstance(bias, Fixed) and bias.value.dims[-2:-1] not in ((), (1,))):
@@ -213,7 +218,7 @@ def _product(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out)]
 
 
-def _same_dims(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _same_dims(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x = _rows(call, given, "x")
     (out,) = walk.emit(call, given, "x")
     return [replace(x, value=out)]
@@ -222,7 +227,7 @@ def _same_dims(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
 # ---- rules of what moves elements
 
 
-def _view(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _view(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """The tokens stay a dim of their own if as many elements are before and behind it as were."""
     x = _rows(call, given, "x")
     dims, sizes = x.value.dims, list(given["sizes"])
@@ -247,7 +252,7 @@ def _view(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=walk.call("aten.view_copy.default", x.value, new, like=x.value), dim=dim)]
 
 
-def _squeeze(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _squeeze(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x, named = _rows(call, given, "x"), given["dims"]
     dims = {normal(d, x.value) for d in (named if isinstance(named, tuple) else (named,))}
     if x.dim in dims:
@@ -258,22 +263,25 @@ def _squeeze(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out, dim=x.dim - sum(d < x.dim and x.value.dims[d] == 1 for d in dims))]
 
 
-def _unsqueeze(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _unsqueeze(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x = _rows(call, given, "x")
     at = given["dim"] % (len(x.value.dims) + 1)
+    if x.most == 1:  # either of two dims of 1 may be that of the tokens
+        sizes = [1 if n == x.dim else size for n, size in enumerate(x.value.dims)]
+        return _view(walk, call, {"x": x, "sizes": (*sizes[:at], 1, *sizes[at:])})
     (out,) = walk.emit(call, given, "x")
     return [replace(x, value=out, dim=x.dim + (at <= x.dim))]
 
 
-def _permute(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _permute(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x, rank = _rows(call, given, "x"), len(_rows(call, given, "x").value.dims)
     order = given.get("order") or tuple(reversed(range(rank)))
     (out,) = walk.emit(call, given, "x")
     return [replace(x, value=out, dim=[d % rank for d in order].index(x.dim))]
 
 
-def _cat(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
-    if not all(isinstance(one, Rows) for one in given["tensors"]):
+def _cat(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
+    if not all(isinstance(one, TokenRows) for one in given["tensors"]):
         refuse(call, "joins rows of tokens with something else")
     x = _agree(call, given["tensors"])
     if normal(given.get("dim") or 0, x.value) == x.dim:
@@ -282,7 +290,7 @@ def _cat(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out)]
 
 
-def _expand(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _expand(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x, sizes = _rows(call, given, "x"), list(given["sizes"])
     dim = x.dim + len(sizes) - len(x.value.dims)
     if dim < 0 or not (sizes[dim] in (-1, x.most) or same(sizes[dim], x.count)):
@@ -292,7 +300,7 @@ def _expand(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out, dim=dim)]
 
 
-def _repeat(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _repeat(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     x, times = _rows(call, given, "x"), given["repeats"]
     dim = x.dim + len(times) - len(x.value.dims)
     if dim < 0 or times[dim] != 1:
@@ -301,11 +309,11 @@ def _repeat(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [replace(x, value=out, dim=dim)]
 
 
-def _slice(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _slice(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """Rows of a table from the position on, the last tokens, or a part of each token."""
     x, start = given["x"], given.get("start")
     end, step = given.get("end"), given.get("step")
-    if not isinstance(x, Rows | Fixed):
+    if not isinstance(x, TokenRows | Fixed):
         refuse(call, "takes a part of something that is neither a table nor tokens")
     dim, start, end = normal(given.get("dim") or 0, x.value), start or 0, 2**63 - 1 if end is None else end
     if isinstance(x, Fixed):
@@ -331,7 +339,7 @@ def _slice(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     return [walk.wanted(x, kept, kept if isinstance(kept, int) else x.most)]
 
 
-def _select(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _select(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """One of the elements along a dim, which goes away; of the tokens only the last."""
     x, index = _rows(call, given, "x"), given["index"]
     if normal(given["dim"], x.value) != x.dim:
@@ -339,15 +347,14 @@ def _select(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
     is_last = same(index, -1) or same(index, symbols.add(x.count, -1)) or (x.most == 1 and index == 0)
     if not is_last or (x.wanted and x.most != 1):
         refuse(call, "takes a token that is not the last one")
-    return [_without_dim(walk, call, x if x.wanted else walk.wanted(x, 1, 1))]
+    return [_without_dim(walk, call, x if x.most == 1 else walk.wanted(x, 1, 1))]
 
 
-def _without_dim(walk: Walk, call: OpCall, x: Rows) -> Rows:
+def _without_dim(walk: Walk, call: OpCall, x: TokenRows) -> TokenRows:
     """Rows of a dim that the old graph takes away: they take the place of a dim of 1 before it."""
     dims = x.value.dims
     if not x.dim or dims[x.dim - 1] != 1:
         refuse(call, "takes away the dim of the tokens")
-    x = x if x.wanted else walk.wanted(x, 1, 1)
     sizes = [*dims[: x.dim - 1], walk.count(x), *dims[x.dim + 1 :]]
     return replace(x, value=walk.call("aten.view_copy.default", x.value, sizes, like=x.value), dim=x.dim - 1)
 
@@ -355,7 +362,7 @@ def _without_dim(walk: Walk, call: OpCall, x: Rows) -> Rows:
 # ---- rotary embeddings
 
 
-def _rotary(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
+def _rotary(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """Queries and keys [1, S, H, D] by rows of the tables that are those of the positions."""
     q, k = _rows(call, given, "xq"), _rows(call, given, "xk")
     if _agree(call, [q, k]).dim != 1 or q.wanted:
@@ -368,13 +375,13 @@ def _rotary(walk: Walk, call: OpCall, given: Given) -> list[Rows]:
             refuse(call, "turns from another place than the position")
         changed["start"] = 0
     tables = [changed.get(name, given[name]) for name in ("cos", "sin")]
-    if any(not isinstance(table, Rows) or table.dim != 0 or table.wanted for table in tables):
+    if any(not isinstance(table, TokenRows) or table.dim != 0 or table.wanted for table in tables):
         refuse(call, "turns tokens by their place in the call, not by their positions")
     outs = walk.emit(call, given, "xq", "xk", "cos", "sin", **changed)
     return [replace(q, value=outs[0]), replace(k, value=outs[1])]
 
 
-def _gathered(walk: Walk, table: Fixed) -> Rows:
+def _gathered(walk: Walk, table: Fixed) -> TokenRows:
     out = walk.call("aten.index_select.default", table.value, 0, walk.positions.value, like=table.value)
     return replace(walk.positions, value=out)
 

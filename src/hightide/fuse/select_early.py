@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from hightide.fuse.joining import ANY, Q4, read_linear
@@ -27,7 +28,7 @@ def select_early(r: Rewriter) -> None:
 def _moved(r: Rewriter, select: OpCall) -> OpCall | None:
     """Swap a select with what made its source; the select as it is then."""
     by_rows, out = r.maker(select.args["x"]), r.tensor(select.out)
-    if by_rows is None or by_rows.name not in BY_ROWS:
+    if by_rows is None or by_rows.name not in BY_ROWS or math.prod(out.dims) > math.prod(r.tensor(by_rows.out).dims):
         return None
     row = BY_ROWS[by_rows.name]
     linear, x = read_linear(r, by_rows), r.tensor(by_rows.args[row])

@@ -235,6 +235,7 @@ class _StepLoop:
         self._changed = threading.Condition()
         self._wanted: deque[Callable[[], None]] = deque()
         self._requests: dict[Generation, Request] = {}
+        self._arriving = 0  # requests that the loop has not seen yet
         self._closing = False
         self._pace: deque[tuple[float, int]] = deque()  # (time, new tokens so far)
         self._process = os.getpid()
@@ -247,15 +248,17 @@ class _StepLoop:
 
     def add(self, request: Request, max_waiting: int) -> None:
         def begin() -> None:
+            self._arriving -= 1
             for generation in request.generations:
                 self._requests[generation] = request
                 self.batcher.add(generation)
             request.deliver()
 
         with self._changed:
-            if len(self.batcher.waiting) + len(self._wanted) >= max_waiting:
+            if len(self.batcher.waiting) + self._arriving >= max_waiting:
                 raise HightideError(f"{max_waiting} requests are waiting already; ask again later")
             self._ask(begin)
+            self._arriving += 1
 
     def cancel(self, request: Request) -> None:
         def end() -> None:
@@ -280,7 +283,7 @@ class _StepLoop:
         rate = (counters.new_tokens - pace[0][1]) / max(now - pace[0][0], 1e-9) if pace else 0.0
         return EngineStats(
             running=len(batcher.running),
-            waiting=len(batcher.waiting) + len(self._wanted),
+            waiting=len(batcher.waiting) + self._arriving,
             pages=pool.count,
             pages_used=pool.used,
             pages_shared=pool.shared,

@@ -149,9 +149,13 @@ class LLM:
     @property
     def model(self) -> Model:
         """The decoder and the tokenizer."""
+        self._check_open()
+        assert self._model is not None
+        return self._model
+
+    def _check_open(self) -> None:
         if self._model is None:
             raise HightideError(f"{self.path.name} is closed; open it again with hightide.LLM")
-        return self._model
 
     @property
     def decoder(self) -> Decoder:
@@ -160,6 +164,7 @@ class LLM:
     @property
     def tokens(self) -> list[int]:
         """The tokens whose keys and values are in the cache; a prompt that begins with them reuses them."""
+        self._check_open()
         return self._tokens[: self._sequence.filled]
 
     def encode(self, prompt: Prompt) -> list[int]:
@@ -219,7 +224,7 @@ class LLM:
             self._release()
 
     def _release(self) -> None:
-        self.model  # noqa: B018  (which says if it is closed)
+        self._check_open()
         current, self._current = self._current, None
         if current is not None:
             if not current.ended:

@@ -30,7 +30,7 @@ from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.llm.turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.ops.binding import graph_aliases
-from hightide.ops.pages.pages import TILE
+from hightide.ops.pages.ragged import TILE
 from hightide.pte.program import Program, load
 from hightide.runtime.build import build_session, choose_device
 from hightide.runtime.room import NoRoomError

@@ -29,6 +29,7 @@ class Choice:
     options: tuple[str, ...]
     default: Callable[[Traits], str]
     possible: Callable[[Traits, str], bool] = _always
+    by_caller: bool = False  # no matter of speed: only the caller chooses
     exact: bool = True  # no: options change the numbers (`Op.evaluate_on`), so that only the caller may choose
 
     def __post_init__(self) -> None:

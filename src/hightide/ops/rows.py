@@ -1,4 +1,4 @@
-"""How many lanes work on one row, for kernels that take a workgroup to a row (norms, softmax)."""
+"""What routes ask about rows: how many lanes work on one, and whether all are to be computed alike."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from hightide.ops.contract import Context
 # of 576 in a fifth of the time of 64.
 LANES = Choice("rows.lanes", ("8", "64"), default=lambda traits: "8" if traits.software else "64")
 
+# "alike": a row is computed by the same kernel, and summed up in the same order, in any batch: its bits are the same.
+ROWS = Choice("rows", ("any", "alike"), default=lambda traits: "any", by_caller=True)
+
+
+def rows_alike(ctx: Context) -> bool:
+    return ctx.choose(ROWS) == "alike"
+
 
 def row_lanes(ctx: Context) -> int:
+    """Of kernels that take a workgroup to a row (norms, softmax)."""
     return int(ctx.choose(LANES))

@@ -123,7 +123,8 @@ class Prover:
             default = choice.default(traits)
             for option in dict.fromkeys((default, *choice.options)):
                 if (
-                    option != planner.choices(choice)
+                    not choice.by_caller
+                    and option != planner.choices(choice)
                     and (choice.exact or option == default)
                     and choice.possible(traits, option)
                     and LeftOut(choice.name, option) not in self._left_out

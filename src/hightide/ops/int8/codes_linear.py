@@ -13,6 +13,7 @@ from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kerne
 from hightide.ops.cost import product_flops
 from hightide.ops.int8.requantize import CodesProduct, Ending, ToCodes, check_activation, check_columns, require_int8
 from hightide.ops.linear.tiles import LANES, rows_per_thread
+from hightide.ops.rows import rows_alike
 
 WEIGHT_ONLY = {"BIAS": False, "TO_CODES": False, "RELU": False}
 
@@ -31,7 +32,7 @@ class LinearWeightOnly(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         form = "int4" if self.weight.dtype == "uint8" else "int8"
-        return product(form, self.x, self.weight, out, WEIGHT_ONLY, {"scales": self.scales})
+        return product(ctx, form, self.x, self.weight, out, WEIGHT_ONLY, {"scales": self.scales})
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, (self.weight,), dispatch)
@@ -56,7 +57,7 @@ class LinearCodes(CodesProduct):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         require_int8(self.x, self.weight)
         ending = Ending(self.scale, self.zero, self.scales, self.bias)
-        return product("codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
+        return product(ctx, "codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, (self.weight,), dispatch)
@@ -84,7 +85,7 @@ class LinearToCodes(ToCodes):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         require_int8(self.x, self.weight, out)
         ending = self.ending
-        return product("codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
+        return product(ctx, "codes", self.x, self.weight, out, ending.constants, ending.given, sums=self.sums)
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, (self.weight,), dispatch)
@@ -108,6 +109,7 @@ class LinearToCodes(ToCodes):
 
 
 def product(
+    ctx: Context,
     form: str,
     x: Tensor,
     weight: Tensor,
@@ -122,7 +124,7 @@ def product(
         return
     values = 8 if form == "int4" else 4  # of a word of weights
     if k % values == 0 and row_bytes % 4 == 0 and k > 0 and (n % 4 == 0 or not constants["TO_CODES"]):
-        rows, shape = rows_per_thread(m)
+        rows, shape = rows_per_thread(m, rows_alike(ctx))
         row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
         tile = kernel("int8/linear_tile.wgsl", f"{form}_{shape}", FORM=form, ROWS=rows, LANES=LANES, **constants)
         yield tile.over(

@@ -20,6 +20,7 @@ from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
 from hightide.ops.linear.routes import operand
 from hightide.ops.linear.tiles import LANES, rows_per_thread
+from hightide.ops.rows import rows_alike
 
 
 @op("et_vk.linear_q4gsw.default", "hightide.linear_q4.default", family="linear")
@@ -138,7 +139,7 @@ class AtenLinear(Op):
 
 def _linear_vec4(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> Iterator[Dispatch]:
     """Rows of whole vec4s."""
-    rows, shape = rows_per_thread(product.rows)
+    rows, shape = rows_per_thread(product.rows, rows_alike(ctx))
     made = kernel("linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, **product.epilogue.constants)
     row_tiles, first = ceil_div(product.rows, rows), 0
     for weight in parts:

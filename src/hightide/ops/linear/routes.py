@@ -18,12 +18,14 @@ import numpy as np
 from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context, Dispatch, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
+from hightide.ops.rows import rows_alike
 from hightide.traits import Traits
 from hightide.wgsl.preprocessor import Constant
 
 BLOCK = 32  # quants that kernels take at a time
 LANES = 8  # of a workgroup of register tiles: what a 256-bit CPU runs as one
 FEW = 4  # rows that a GEMV still takes
+MANY = 32  # rows that a GEMM has its largest tiles for
 SPLIT_LANES = 64  # of a workgroup that splits K
 
 
@@ -66,15 +68,15 @@ ACTIVATIONS = Choice("linear.activations", ("f32", "int8"), lambda traits: "f32"
 
 def block_product(ctx: Context, weight: BlockWeight, product: Product, first: int = 0) -> Iterator[Dispatch]:
     """Rows of x times the weight, and the epilogue; `first` is the product's column that the weight starts at."""
-    m, blocks = product.rows, weight.blocks
-    route = ctx.choose(GEMV if m <= FEW else GEMM)
+    m, blocks, alike = product.rows, weight.blocks, rows_alike(ctx)
+    route = ctx.choose(GEMM if alike or m > FEW else GEMV)
     int8 = weight.nibbles and _in_codes(ctx.choices)
     x: dict[str, Any] = {"x": product.x}
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route in ("split", "subgroups") else "registers"
-    tile = _tile(route, m, blocks, ctx.choices.traits.subgroup_size, int8)
+    tile = _tile(route, MANY if alike else m, blocks, ctx.choices.traits.subgroup_size, int8)
     made = kernel(
         f"linear/{tile.file}.wgsl",
         f"{weight.type}_{tile.name}",

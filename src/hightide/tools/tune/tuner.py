@@ -56,7 +56,7 @@ def tune(
     progress: Progress | None = None,
 ) -> list[Verdict]:
     """Measure the options of every choice, with the best options of the choices before it."""
-    choices = [c for c in (CHOICES.values() if choices is None else choices) if c.exact]
+    choices = [c for c in (CHOICES.values() if choices is None else choices) if c.exact and not c.by_caller]
     loads = workloads() if over is None else over
     best: dict[str, str] = {}
     verdicts = []
