@@ -91,10 +91,14 @@ def main() -> None:
             rate = statistics.median(rates[count])
             line = f"  {count:3} at once: {rate:6.2f} tokens/s, {rate / one:.2f} times one"
             if theirs[count]:
-                line += f"; llama.cpp Vulkan {theirs[count][0]:6.2f} tokens/s, hightide {rate / theirs[count][0]:.1f} times"
+                line += (
+                    f"; llama.cpp Vulkan {theirs[count][0]:6.2f} tokens/s, hightide {rate / theirs[count][0]:.1f} times"
+                )
             print(line)
         longest, step = pauses(engine, LONG)
-        print(f"  a prompt of {LONG} tokens beside an answer: longest pause {longest:.2f} s, {longest / step:.2f} steps")
+        print(
+            f"  a prompt of {LONG} tokens beside an answer: longest pause {longest:.2f} s, {longest / step:.2f} steps"
+        )
     if peer is not None:
         peer.close()
 

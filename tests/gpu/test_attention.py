@@ -11,7 +11,7 @@ from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.ops.attention.steps import DECODE, PART_KEYS, PREFILL
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.pages.ragged import Ragged, SequenceRows, ragged
+from hightide.ops.pages.work_lists import Ragged, SequenceRows, ragged
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.need import needs_of

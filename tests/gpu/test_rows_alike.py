@@ -14,7 +14,7 @@ from hightide.ops.attention.steps import DECODE
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.linear.routes import GEMM
-from hightide.ops.pages.ragged import SequenceRows, ragged
+from hightide.ops.pages.work_lists import SequenceRows, ragged
 from hightide.ops.rows import ROWS
 from hightide.runtime.gpu_session import GpuSession
 

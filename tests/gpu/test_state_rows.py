@@ -13,7 +13,7 @@ from hightide.errors import HightideError, InputError
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.pages.ragged import SequenceRows, ragged
+from hightide.ops.pages.work_lists import SequenceRows, ragged
 from hightide.runtime.build import build_session
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession

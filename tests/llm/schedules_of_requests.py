@@ -14,7 +14,7 @@ from hightide.llm.decoder import RaggedDecoder
 from hightide.llm.generation import Generation
 from hightide.llm.model import Model
 from hightide.llm.options import GenerationOptions
-from hightide.llm.pages import PagedSequence, PagePool
+from hightide.llm.page_pool import PagedSequence, PagePool
 
 WAYS: list[dict[str, Any]] = [
     {},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.ops.pages.ragged import TILE
+from hightide.ops.pages.work_lists import TILE
 from hightide.ops.sampling.sampling import SETTINGS
 
 GREEDY = np.zeros(SETTINGS, np.float32)

@@ -20,7 +20,7 @@ from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import Decoder, Straight
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation, OddLogits
-from hightide.llm.pages import PagedSequence, PagePool
+from hightide.llm.page_pool import PagedSequence, PagePool
 from hightide.llm.prefix_store import PrefixStore
 
 MAX_LOSSES = 3  # of the device in a row, without a new token: then it is the model's or the driver's fault
@@ -28,7 +28,7 @@ SAVED_AT_ONCE = 8  # pages: a request that comes meanwhile waits for them
 
 
 @dataclass
-class Counters:
+class StepCounters:
     """What was done so far."""
 
     steps: int = 0
@@ -59,7 +59,7 @@ class Batcher:
         self.pool = PagePool(decoder.pages, decoder.page)
         self.running: list[Generation] = []  # the oldest first
         self.waiting: deque[Generation] = deque()
-        self.counters = Counters()
+        self.counters = StepCounters()
         self._under_way: deque[tuple[Any, Batch]] = deque()
         self._fed: dict[Generation, int] = {}  # whose ids the last step launched chooses, and as which
         self._short = False  # of pages: launch nothing until what runs has ended

@@ -9,7 +9,7 @@ from typing import Any
 from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import Decoder
 from hightide.llm.generation import Generation
-from hightide.llm.pages import PagedSequence, PagePool
+from hightide.llm.page_pool import PagedSequence, PagePool
 
 MAX_DRAFT = 4  # tokens guessed at once
 

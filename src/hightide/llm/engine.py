@@ -28,7 +28,7 @@ from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
 from hightide.llm.model import Model, Placement, Prompt, open_model
 from hightide.llm.options import GenerationOptions, read_options
-from hightide.llm.pages import PagedSequence
+from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
 from hightide.llm.request import Request
 from hightide.llm.tokenizer import Tokenizer

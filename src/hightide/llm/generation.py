@@ -13,7 +13,7 @@ from hightide.llm.answer import Piece, Stats
 from hightide.llm.batch import GREEDY, Rows
 from hightide.llm.decoder import Decoder
 from hightide.llm.options import GenerationOptions
-from hightide.llm.pages import PagedSequence
+from hightide.llm.page_pool import PagedSequence
 from hightide.llm.text_stream import TextStream
 from hightide.llm.token_sampling import ChosenToken, find_draft
 

@@ -20,7 +20,7 @@ from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.generation import Generation
 from hightide.llm.model import Model, Placement, Prompt, open_model
 from hightide.llm.options import GenerationOptions, read_options
-from hightide.llm.pages import PagedSequence
+from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
 from hightide.llm.tokenizer import Tokenizer
 from hightide.ops.choices import check_routes

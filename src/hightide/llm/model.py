@@ -24,13 +24,13 @@ from hightide.llm.generation import Generation
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import MAX_KEEP, choose_context
 from hightide.llm.options import GenerationOptions
-from hightide.llm.pages import PagedSequence
+from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import fingerprint
+from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
-from hightide.llm.turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.ops.binding import graph_aliases
-from hightide.ops.pages.ragged import TILE
+from hightide.ops.pages.work_lists import TILE
 from hightide.pte.program import Program, load
 from hightide.runtime.build import build_session, choose_device
 from hightide.runtime.room import NoRoomError

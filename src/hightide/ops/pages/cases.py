@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.ops.attention.cases import rope_cache
 from hightide.ops.case import CONTEXT, MAX, Case, Const, In, floats
-from hightide.ops.pages.ragged import Ragged, SequenceRows, ragged
+from hightide.ops.pages.work_lists import Ragged, SequenceRows, ragged
 
 PAGE, POOL = 8, 4 * CONTEXT
 

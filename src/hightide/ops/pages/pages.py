@@ -24,7 +24,7 @@ from hightide.ops.attention.attention_cost import AttentionOp, Seen
 from hightide.ops.attention.cache import RopeOp, rope_into, update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
-from hightide.ops.pages.ragged import TILE, one_sequence
+from hightide.ops.pages.work_lists import TILE, one_sequence
 
 
 class PagedAttentionOp(AttentionOp):

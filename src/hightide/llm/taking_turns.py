@@ -22,13 +22,13 @@ from hightide.pte.program import Method
 from hightide.runtime.session import Session
 
 
-class Place(Protocol):
+class SequencePlace(Protocol):
     """A model with the state of one sequence."""
 
     def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
         """The logits of the last `keep` tokens, or of more."""
 
-    def sibling(self) -> Place:
+    def sibling(self) -> SequencePlace:
         """Another sequence on the same weights."""
 
     def read(self, length: int) -> list[np.ndarray]: ...
@@ -47,15 +47,17 @@ class Place(Protocol):
 class TurnsDecoder:
     """See `Decoder`; a step has ended when it is launched."""
 
-    def __init__(self, place: Place, *, context: int, sequences: int, rows: int, keep: int, vocab: int, device: str):
+    def __init__(
+        self, place: SequencePlace, *, context: int, sequences: int, rows: int, keep: int, vocab: int, device: str
+    ):
         self.context = self.page = context
         self.pages, self.max_rows, self.max_keep = sequences, rows, keep
         self.max_wanted = sequences * keep
         self.vocab_size, self.device = vocab, device
-        self._places: dict[int, Place] = {0: place}
+        self._places: dict[int, SequencePlace] = {0: place}
         self._chosen = np.zeros(0, np.int64)
 
-    def _place(self, page: int) -> Place:
+    def _place(self, page: int) -> SequencePlace:
         if page not in self._places:
             self._places[page] = self._places[0].sibling()
         return self._places[page]
