@@ -141,14 +141,14 @@ def run_schedule(
     """Random arrivals, cancels and forks. `exact`: the ids of every answer are those of the request alone."""
     batcher = Batcher(model.decoder, sequences, share_prefixes=True)
     whole = -(-model.decoder.context // model.decoder.page)  # pages that one sequence may need
-    batcher.pool = PagePool(int(rng.integers(whole, model.decoder.pages + 1)), model.decoder.page)
+    batcher.pool = PagePool(int(rng.integers(whole, 2 * whole + 1)), model.decoder.page)
     poison_pages(batcher)
     recorder = Recorder(batcher)
     told = Told()
     alive: dict[Generation, Alone] = {}
     arriving = int(rng.integers(4, 14))
     while arriving or batcher.busy:
-        if arriving and rng.random() < 0.4:
+        if arriving and rng.random() < 0.6:
             arriving -= 1
             asked, alone = known[int(rng.integers(len(known)))]
             for generation in _generations(model, batcher.pool, asked, int(rng.choice([1, 1, 1, 3]))):

@@ -56,7 +56,7 @@ def run_schedules(name: str, where: str | None, alike: bool, seeds: range) -> To
 @pytest.mark.parametrize("alike", [False, True], ids=["any", "reproducible"])
 @pytest.mark.parametrize("name", GGUF)
 def test_random_schedules_answer_as_alone(name: str, where: str | None, alike: bool) -> None:
-    told = run_schedules(name, where, alike, range(4))
+    told = run_schedules(name, where, alike, range(4, 6))
     assert told.worst <= TOLERANCE
     assert told.answers and told.forks and told.cancelled and told.found and told.set_aside
 

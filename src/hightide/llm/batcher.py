@@ -347,11 +347,13 @@ class Batcher:
 
     def _explain(self, generation: Generation) -> None:
         """Fail with the op that gave NaN first, if it can be told. The sequence is forgotten: it may be no better."""
+        straight = Straight(self.decoder, list(generation.sequence.pages))
+        read = generation.tokens[: generation.sequence.filled]
+        generation.fail(odd_logits(None))
         while self._under_way:
             self._collect()
-        call = Straight(self.decoder, generation.sequence.pages).first_odd(generation.tokens)
+        generation.fail(odd_logits(straight.first_odd(read)))
         generation.sequence.truncate(0)
-        generation.fail(odd_logits(call))
         self._retire(generation)
 
 

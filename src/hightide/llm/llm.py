@@ -233,9 +233,14 @@ class LLM:
         self.batcher.abandon()
 
     def straight(self) -> Straight:
-        """Calls of the model without the engine, from an empty KV cache."""
-        self.reset()
-        return Straight(self.decoder)
+        """Calls of the model without the engine. The conversation is forgotten, but such calls may go on from it."""
+        with self.lock:
+            self._release()
+            held = self._sequence.pages
+            others = (page for page in range(self.decoder.pages) if page not in held)
+            pages = [*held, *others]
+            self._sequence.truncate(0)
+            return Straight(self.decoder, pages)
 
     # ---- state; each of these closes a stream that is going on
 
