@@ -91,14 +91,15 @@ class RaggedDecoder:
 
     def launch(self, batch: Batch) -> Any:
         want = () if not batch.wanted else (0, 1) if batch.logits else (1,)
-        ticket = self.session.launch(self._inputs(batch), want, feed={1: 1})
+        ticket = self.session.launch(self._inputs(batch, self._fed), want, feed={1: 1})
         self._fed = True
         return ticket
 
-    def _inputs(self, batch: Batch) -> list[Any]:
+    def _inputs(self, batch: Batch, fed: bool = False) -> list[Any]:
+        """`fed`: the ids of the step before are on the device."""
         given: dict[str, Any] = tables(batch, self.page, self.alike).arrays(self.sizes.table)
         chosen = (self.sizes.wanted,)
-        given["chosen"] = Fed(chosen) if self._fed else np.zeros(chosen, np.int32)
+        given["chosen"] = Fed(chosen) if fed else np.zeros(chosen, np.int32)
         return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:
