@@ -32,7 +32,7 @@ FAULTS = {
     "a mask of another row": ("sdpa_mask", "+ s * params.mask_row;", ";"),
     "keys written to row 0": (
         "rope_cache_halves_keys",
-        "let to = (row * params.kv_heads",
+        "let to = (place * params.kv_heads",
         "let to = (s * params.kv_heads",
     ),
     "an angle of another position": (
@@ -40,6 +40,14 @@ FAULTS = {
         "let at = row * params.rotary_pairs",
         "let at = s * params.rotary_pairs",
     ),
+    "the pages of the first sequence": (
+        "attend_pages_gqa",
+        "load_pages(tile.table + ",
+        "load_pages(0u * tile.table + ",
+    ),
+    "the row of the first tile": ("attend_pages_mqa", "let s = tile.first + n", "let s = n"),
+    "a place in the pool left out": ("paged_attention_keys", "u32(load_places(at / width))", "at / width"),
+    "the settings of row 0": ("sample_by_row", "let given = row * ", "let given = 0u * "),
     "a norm without its weight": ("rope_cache_norm", "b *= scale * load_q_norm(second);", "b *= scale;"),
     "the scale of another group": ("q4", "(b >> params.group_shift) * params.scale_row", "0u * params.scale_row"),
     "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),

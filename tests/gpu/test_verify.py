@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     "a swapped head": (("kv_head * params.k_head", "(kv_head ^ 1u) * params.k_head"), PREFILL),
     "a wrong scale": (wrong_scale, LATER),
     "the cache one position too far": (
-        ("store_k_cache(position * params.key_width + i", "store_k_cache((position + 1u) * params.key_width + i"),
+        ("store_k_cache(place * width", "store_k_cache((place + 1u) * width"),
         LATER,
     ),
     "a row written beyond the live length": (
@@ -127,8 +127,8 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "keys written beyond the live length": (
         (
-            "+ i, load_k(i));",
-            "+ i, load_k(i)); store_k_cache((position + 1u) * params.key_width + i, load_k(i + params.keys));",
+            "+ at % width, load_k(at));",
+            "+ at % width, load_k(at)); store_k_cache((place + 1u) * width + at % width, load_k(at + params.keys));",
         ),
         {"S": 1, "pos": 2},
     ),

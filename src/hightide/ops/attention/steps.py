@@ -219,6 +219,7 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
         VALUE_PARTS=ceil_div(attention.value_depth, 4),
         WHOLE=attention.depth % 4 == 0,
         WHOLE_VALUES=attention.value_depth % 4 == 0,
+        ONE_PAGE=attention.pages is None or attention.pages.page % (lanes // 4 * STREAM_BLOCK) == 0,
     ).over(
         attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows),
         **attention.given(rows, STREAM_BLOCK),

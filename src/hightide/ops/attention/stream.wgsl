@@ -4,7 +4,8 @@
 // Each lane of a quad holds a quarter of the depth of every row of q and of every sum, so that one load of a
 // quad asks for four cache lines, and does the exponentials of two keys of the eight.
 // PARTS, VALUE_PARTS: elements of a row of q, and of v, that a lane holds. WHOLE, WHOLE_VALUES: four times these are
-// the depths; else a lane's last elements may lie behind a row, where nothing is read.
+// the depths; else a lane's last elements may lie behind a row, where nothing is read. ONE_PAGE: the keys that the quads
+// take in a round lie in one page, or there are no pages.
 #const SCORE = "vec2<f32>"
 #include "attention/common.wgsl"
 
@@ -110,8 +111,14 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
     first_of_keys -= first_of_keys % (QUADS * params.block);
     for (var start = first_of_keys; start < end_of_keys; start += QUADS * params.block) {
         let first = start + quad;
+        #if ONE_PAGE
+        let shift = key_row(tile, start) - start;   // from a key of this round to its row
+        let k_from = k_at + shift * params.k_row;
+        let v_from = v_at + shift * params.v_row;
+        #end
         for (var key = 0u; key < params.block; key++) {
-            let at = k_at + key_row(tile, min(first + key * QUADS, keys - 1u)) * params.k_row;
+            let t = min(first + key * QUADS, keys - 1u);
+            let at = ${"k_from + t" if ONE_PAGE else "k_at + key_row(tile, t)"} * params.k_row;
             #for r in ROWS
             var dot_$r = 0.0;
             #end
@@ -155,7 +162,8 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
                                 quadBroadcast(weight_$r.y, 2u), quadBroadcast(weight_$r.y, 3u));
         #end
         for (var key = 0u; key < params.block; key++) {
-            let at = v_at + key_row(tile, min(first + key * QUADS, keys - 1u)) * params.v_row;
+            let t = min(first + key * QUADS, keys - 1u);
+            let at = ${"v_from + t" if ONE_PAGE else "v_at + key_row(tile, t)"} * params.v_row;
             let in_high = key > 3u;
             let in_second = (key & 2u) != 0u;
             let is_odd = (key & 1u) != 0u;

@@ -15,6 +15,9 @@ var<workgroup> fades: array<f32, $ROWS>;
 var<workgroup> mosts: array<f32, $ROWS>;
 var<workgroup> totals: array<f32, $ROWS>;
 var<workgroup> lane_sums: array<$T, LANES>;
+#if PAGED
+var<workgroup> key_rows: array<u32, LANES>;
+#end
 
 #main 64
     if (params.kv_heads == 0u) { return; }
@@ -70,7 +73,11 @@ var<workgroup> lane_sums: array<$T, LANES>;
             #for r in ROWS
             var score_$r = 0.0;
             #end
-            let k_at = kv_head * params.k_head + key_row(tile, t) * params.k_row;
+            let t_row = key_row(tile, t);
+            #if PAGED
+            key_rows[lane] = t_row;
+            #end
+            let k_at = kv_head * params.k_head + t_row * params.k_row;
             for (var i = 0u; i < params.depth; i++) {
                 let key = load_k(k_at + i);
                 #for r in ROWS
@@ -119,7 +126,7 @@ var<workgroup> lane_sums: array<$T, LANES>;
         #end
         if (slice < slices) {
             for (var i = slice; i < min(LANES, end_of_keys - start); i += slices) {
-                let at = kv_head * params.v_head + key_row(tile, start + i) * params.v_row + d;
+                let at = kv_head * params.v_head + ${"key_rows[i]" if PAGED else "(start + i)"} * params.v_row + d;
                 #for r in ROWS
                 let weight_$r = weights[$r * LANES + i];
                 #end

@@ -12,36 +12,37 @@ from hightide.ops.attention.cases import rope_cache
 from hightide.ops.case import CONTEXT, MAX, Case, Const, In, floats
 from hightide.ops.pages.work_lists import Ragged, SequenceRows, ragged
 
-PAGE, POOL = 8, 4 * CONTEXT
+PAGE, POOL = 16, 4 * CONTEXT
+SMALL = 4  # a page that ends within what a workgroup takes at a time
 
 
 @cache
-def batch(rows: int, position: int) -> Ragged:
+def batch(rows: int, position: int, page: int) -> Ragged:
     """An even number of rows has no singles: every list of work is empty at some level."""
     pieces = [] if rows % 2 == 0 else [SequenceRows(1, position)]
     left = rows - len(pieces)
     while left:
         pieces.append(SequenceRows(min(left, 17), position // len(pieces) if pieces else position))
         left -= pieces[-1].rows
-    return ragged(pieces, PAGE, POOL)
+    return ragged(pieces, page, POOL)
 
 
-def table(name: str) -> In:
+def table(name: str, page: int = PAGE) -> In:
     """One of a batch's tables; its max dims are those at the max level."""
 
     def make(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
-        made: np.ndarray = getattr(batch(sizes["S"], sizes["P"]), name)
+        made: np.ndarray = getattr(batch(sizes["S"], sizes["P"], page), name)
         return made
 
     return In(make(np.random.default_rng(0), MAX).shape, "int32", make=make)
 
 
-def pool(kv_heads: int, depth: int) -> In:
+def pool(kv_heads: int, depth: int, page: int = PAGE) -> In:
     """Keys or values of a batch's sequences; NaN everywhere else."""
 
     def make(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
         held = np.full((1, POOL, kv_heads, depth), np.nan, np.float32)
-        own = batch(sizes["S"], sizes["P"]).own
+        own = batch(sizes["S"], sizes["P"], page).own
         held[:, own] = rng.uniform(-2, 2, (1, own.size, kv_heads, depth))
         return held
 
@@ -49,12 +50,13 @@ def pool(kv_heads: int, depth: int) -> In:
 
 
 def attend(
-    heads: int, kv_heads: int, depth: int, values: int, scale: float = 0.3, window: int = 0, softcap: float = 0.0
+    heads: int, kv_heads: int, depth: int, values: int, page: int = PAGE, *, scale: float = 0.3, **options: float
 ) -> tuple[Any, ...]:
-    """The arguments of attend_pages."""
-    pools = pool(kv_heads, depth), pool(kv_heads, values)
-    tables = map(table, ("singles", "tiles", "pages"))
-    return (In((1, "S", heads, depth)), *pools, *tables, CONTEXT, PAGE, scale, window, softcap)
+    """The arguments of attend_pages; options are a window and a softcap."""
+    pools = pool(kv_heads, depth, page), pool(kv_heads, values, page)
+    tables = [table(name, page) for name in ("singles", "tiles", "pages")]
+    rest = options.get("window", 0), options.get("softcap", 0.0)
+    return (In((1, "S", heads, depth)), *pools, *tables, CONTEXT, page, scale, *rest)
 
 
 def attention(heads: int, kv_heads: int, depth: int, window: int = 0) -> tuple[Any, ...]:
@@ -81,6 +83,7 @@ ATTENTION = "hightide.paged_attention.default"
 ROPE = "hightide.rope_pages.default"
 CASES = [
     Case("attend_pages_gqa", ATTEND, attend(6, 2, 16, 16)),
+    Case("attend_pages_small", ATTEND, attend(6, 2, 16, 16, SMALL)),
     Case("attend_pages_mqa", ATTEND, attend(5, 1, 8, 12)),
     Case("attend_pages_odd", ATTEND, attend(3, 3, 7, 7)),
     Case("attend_pages_window", ATTEND, attend(6, 2, 16, 16, window=5)),
