@@ -55,7 +55,8 @@ def test_a_talk_goes_on_in_the_other_type(saved: str, tmp_path: Path) -> None:
     first.save_state(tmp_path / "talk.npz")
     other.load_state(tmp_path / "talk.npz")
     assert other.tokens == first.tokens
-    mine, theirs = (logits(llm, [5], len(first.tokens)) for llm in (first, other))
+    position = len(first.tokens)
+    mine, theirs = (logits(llm, [5], position) for llm in (first, other))
     assert np.abs(mine - theirs).max() < 2e-3 * np.ptp(mine)
 
 
