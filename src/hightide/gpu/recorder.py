@@ -207,9 +207,7 @@ class Recorder:
         """The copies of a step, and the end of its commands."""
         for c in recording.copies:
             target = self.readbacks[self._turn] if c.target is None else c.target
-            lib.wgpuCommandEncoderCopyBufferToBuffer(
-                encoder, handle(c.source), c.source_offset, handle(target), c.offset, c.nbytes
-            )
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle(c.source), 0, handle(target), c.offset, c.nbytes)
         commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
         lib.wgpuCommandEncoderRelease(encoder)
         return commands

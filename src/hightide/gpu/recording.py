@@ -34,7 +34,6 @@ class BufferCopy:
     source: Any
     nbytes: int
     offset: int
-    source_offset: int = 0
     target: Any = None
 
 

@@ -35,7 +35,6 @@ from hightide.runtime.session import (
     BaseSession,
     Fed,
     Feed,
-    Last,
     RowCopies,
     Want,
     check_rows_in,
@@ -127,9 +126,7 @@ class CpuSession(BaseSession):
                 self._feed(outputs[output].reshape(-1), target)
             return outputs if want is None else [outputs[n] for n in want]
 
-    def _feed(self, elements: np.ndarray, target: int | Last) -> None:
-        if isinstance(target, Last):
-            target, elements = target.input, elements[-1:]
+    def _feed(self, elements: np.ndarray, target: int) -> None:
         if elements.dtype.kind == "i":
             elements = elements.clip(min=0)  # -1, no token: clamped as on the GPU
         held = self._left(target, self.specs[target].dims).reshape(-1).copy()

@@ -26,6 +26,7 @@ from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
+from hightide.ops.binding import mutated_ids
 from hightide.ops.kernel import Scratch
 from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
@@ -40,6 +41,9 @@ from hightide.runtime.symint_buffer import SymIntBuffer
 from hightide.runtime.words import from_words, held_dtype, whole_words
 
 Opened = TypeVar("Opened", bound="GpuSession")
+
+
+SMALL_INPUT = 1 << 16  # bytes: what is compared with what was written last
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,9 @@ class GpuSession(BaseSession):
         self._guard = _Guard(self)
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
+        self._written: dict[int, bytes] = {}  # what input buffers hold, by the input's number, as far as it is known
+        mutated = {self.planner.aliases.root[id] for call in self.graph.calls for id in mutated_ids(call)}
+        self._stays = [id not in mutated for id in self.graph.inputs]  # a run leaves the input as it was
         self._start(progress)
 
     def sibling(self: Opened) -> Opened:
@@ -200,9 +207,11 @@ class GpuSession(BaseSession):
         if watch is None and debugging():
             fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
             watch = Checker(self.planner, self.memory, ready.plan, env, fed)
+        if watch is not None:
+            self._written.clear()  # who looks on may write
         self._plans.params.restore()
         self.counters.symint_bytes += self._symints.write(self.recorder, symints)
-        self._write_inputs(narrowed, given)
+        self._write_inputs(narrowed, given, feed)
         if watch is None:
             submission = self.recorder.submit(recording)
         else:
@@ -339,6 +348,7 @@ class GpuSession(BaseSession):
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         self.check_open()
         with self.lock, self._guard:
+            self._written.clear()
             self.memory.poison()
 
     # ---- memory
@@ -374,6 +384,7 @@ class GpuSession(BaseSession):
     def _free(self) -> None:
         """Let go of all GPU memory; of a lost device too, which may not do it by itself."""
         self._launched.clear()
+        self._written.clear()
         self.levels.clear()
         self.recorder.close()
         self._plans.close()
@@ -438,12 +449,22 @@ class GpuSession(BaseSession):
             check_int32(self.specs[position].name, int(array.min()), int(array.max()))
         return whole_words(array.astype(held_dtype(dtype), copy=False))
 
-    def _write_inputs(self, narrowed: Sequence[np.ndarray], given: Sequence[Any]) -> None:
-        for id, array, value in zip(self.graph.inputs, narrowed, given, strict=True):
+    def _write_inputs(self, narrowed: Sequence[np.ndarray], given: Sequence[Any], feed: Feed) -> None:
+        """Small ones only if they are not what was written last."""
+        for position, (id, array, value) in enumerate(zip(self.graph.inputs, narrowed, given, strict=True)):
             buffer = self.memory.input_buffer(id)
-            if array.size and buffer is not None and not isinstance(value, Fed):
-                self.recorder.write(buffer, 0, array)
-                self.counters.input_bytes += array.nbytes
+            if not array.size or buffer is None or isinstance(value, Fed):
+                continue
+            data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
+            if data and self._written.pop(position, b"") == data:
+                self._written[position] = data
+                continue
+            self.recorder.write(buffer, 0, array)
+            self.counters.input_bytes += array.nbytes
+            if data:
+                self._written[position] = data
+        for position in feed.values():
+            self._written.pop(position, None)
 
     def _foreseen(self, env: Env) -> Env:
         """The input elements of the next step, if they go on as they did: a position grows by one."""

@@ -21,7 +21,7 @@ from hightide.ops.kernel import Dispatch, Scratch, Tensor
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
 from hightide.planning.levels import live_symint
 from hightide.planning.planner import Plan, Step
-from hightide.runtime.session import Feed, Last
+from hightide.runtime.session import Feed
 from hightide.runtime.session_memory import SessionMemory
 from hightide.runtime.symint_buffer import SymIntBuffer
 from hightide.wgsl.shader import Shader
@@ -145,19 +145,18 @@ class ReadyPlans:
                 offset += -(-nbytes // 16) * 16
 
     def _feeds(self, plan: Plan, feed: Feed) -> Iterable[BufferCopy]:
-        """An output, or its last word, to the beginning of an input."""
+        """Outputs to the beginning of inputs."""
         for output, target in feed.items():
             value = self._output(output)
             assert isinstance(value, TensorValue)
             if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
                 raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
-            place = self.memory.buffer(self.memory.graph.inputs[target.input if isinstance(target, Last) else target])
+            place = self.memory.buffer(self.memory.graph.inputs[target])
             nbytes = gpu_bytes(value.dtype, plan.dims[value.id])
-            start = max(0, nbytes - 4) if isinstance(target, Last) else 0
-            if nbytes - start > place.size:
+            if nbytes > place.size:
                 raise HightideError(f"output {output} does not fit the input that it is fed to")
             if nbytes:
-                yield BufferCopy(self.memory.buffer(value.id), nbytes - start, 0, source_offset=start, target=place)
+                yield BufferCopy(self.memory.buffer(value.id), nbytes, 0, target=place)
 
     def _output(self, n: int) -> object:
         graph = self.memory.graph

@@ -20,15 +20,7 @@ from hightide.units import counted
 
 Want: TypeAlias = Sequence[int] | None  # the outputs to bring back; None: all
 
-
-@dataclass(frozen=True)
-class Last:
-    """An input that takes only the last element of what it is fed."""
-
-    input: int
-
-
-Feed: TypeAlias = Mapping[int, "int | Last"]  # output -> input
+Feed: TypeAlias = Mapping[int, int]  # output -> input
 RowCopies: TypeAlias = Sequence[tuple[int, int, int]]  # (from row, to row, how many)
 NONE_FED: Feed = MappingProxyType({})
 
