@@ -98,8 +98,8 @@ def poison_pages(batcher: Batcher) -> None:
     take, session, size = batcher.pool.take, decoder.session, decoder.page
     nan = [np.full((1, size, *array.shape[2:]), np.nan, array.dtype) for array in session.read_rows(0, 1)]
 
-    def poisoned() -> int:
-        page = take()
+    def poisoned(after: int = -1) -> int:
+        page = take(after)
         session.write_rows(page * size, nan)
         return page
 

@@ -217,7 +217,9 @@ class Batcher:
         if not found:
             return
         self._copy_pages()  # they may be from pages that are taken now
-        pages = [pool.take() for _ in found]
+        pages: list[int] = []
+        for _ in found:
+            pages.append(pool.take(pages[-1] if pages else sequence.pages[-1] if sequence.pages else -1))
         self.decoder.write_pages(pages, [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)])
         for page, name in zip(pages, names, strict=False):
             pool.give_name(page, name)

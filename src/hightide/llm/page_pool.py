@@ -33,7 +33,7 @@ class PagePool:
 
     def clear(self) -> None:
         """Forget what all pages hold."""
-        self._free = list(range(self.count - 1, -1, -1))
+        self._free = set(range(self.count))
         self._users = [0] * self.count
         self._names: dict[int, bytes] = {}
         self._named: dict[bytes, int] = {}
@@ -59,15 +59,32 @@ class PagePool:
     def users(self, page: int) -> int:
         return self._users[page]
 
-    def take(self) -> int:
-        """A page for one user; there must be a free one."""
-        if self._free:
-            page = self._free.pop()
+    def take(self, after: int = -1) -> int:
+        """A page for one user, if it can be the one that follows `after`; there must be a free one."""
+        if after + 1 in self._free and after >= 0:
+            page = after + 1
+        elif self._free:
+            page = self._apart() if after < 0 else min(self._free)
         else:
-            page, _ = self._unused.popitem(last=False)
+            page = after + 1 if after + 1 in self._unused else next(iter(self._unused))
+            del self._unused[page]
             self._forget_name(page)
+        self._free.discard(page)
         self._users[page] = 1
         return page
+
+    def _apart(self) -> int:
+        """A free page with many free ones behind it: what a sequence reads lies together."""
+        if len(self._free) == self.count:
+            return 0
+        best, start, length = (0, min(self._free)), -1, 0  # (pages behind it, page)
+        for page in (*sorted(self._free), self.count + 1):
+            if page == start + length:
+                length += 1
+                continue
+            best = max(best, ((length + 1) // 2, start + length // 2))
+            start, length = page, 1
+        return best[1]
 
     def share(self, page: int) -> None:
         """One more user."""
@@ -81,7 +98,7 @@ class PagePool:
             if page in self._names:
                 self._unused[page] = None
             else:
-                self._free.append(page)
+                self._free.add(page)
 
     def find(self, name: bytes) -> int | None:
         return self._named.get(name)
@@ -105,7 +122,7 @@ class PagePool:
                 self._users[page] += 1
         self._names, self._named, self.copies = {}, {}, []
         self._unused.clear()
-        self._free = [page for page in range(self.count - 1, -1, -1) if not self._users[page]]
+        self._free = {page for page in range(self.count) if not self._users[page]}
 
     def names(self) -> Iterable[tuple[bytes, int]]:
         """All named pages."""
@@ -165,13 +182,13 @@ class PagedSequence:
         at, inside = divmod(self.filled, size)
         if at < len(self.pages):
             if not pool.own(self.pages[at]):
-                shared, self.pages[at] = self.pages[at], pool.take()
+                shared, self.pages[at] = self.pages[at], pool.take(self._last(at))
                 if inside:
                     pool.copies.append((shared, self.pages[at]))
                 pool.release(shared)
             del self.names[at:]
         while len(self.pages) * size < self.filled + count:
-            self.pages.append(pool.take())
+            self.pages.append(pool.take(self._last(len(self.pages))))
 
     def name_pages(self, tokens: Sequence[int]) -> None:
         """Let others find the pages that are full of these tokens."""
@@ -199,6 +216,10 @@ class PagedSequence:
             self.pool.share(page)
         other.pages, other.names, other.filled = list(self.pages), list(self.names), self.filled
         return other
+
+    def _last(self, at: int) -> int:
+        """The page before page `at`; -1 if that is the first."""
+        return self.pages[at - 1] if at else -1
 
     def _name_of(self, count: int) -> bytes:
         return self.names[count - 1] if count else START
