@@ -129,6 +129,19 @@ def test_an_answer_goes_on(name: str, options: dict[str, Any], step: int, losses
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 5, 9, 14])
+def test_many_answers_go_on(step: int, after: bool, losses: Losses) -> None:
+    prompts = [PROMPT, PROMPT[:3], [5] * 30, PROMPT[4:], [9, 8]]
+    options = {"context": 64, "chunk": 16, "max_sequences": 3}
+    with hightide.Engine(TESTS / "models" / "llama.gguf", **options) as engine:
+        wanted = [answer.tokens for answer in engine.generate(prompts, max_tokens=9)]
+    with hightide.Engine(TESTS / "models" / "llama.gguf", **options) as engine:
+        losses.plan(step, after=after)
+        assert [answer.tokens for answer in engine.generate(prompts, max_tokens=9)] == wanted
+        assert losses.count > step and engine.stats().pages_used == 0
+
+
 def test_an_answer_longer_than_the_context_goes_on(losses: Losses) -> None:
     options = {"max_tokens": 40, "on_full": "shift", "temperature": 0.9, "seed": 5}
     with hightide.LLM(TESTS / "models/llama.gguf", context=24, chunk=5) as llm:

@@ -100,6 +100,7 @@ def poison_pages(batcher: Batcher) -> None:
 
     def poisoned(after: int = -1) -> int:
         page = take(after)
+        batcher.copy_pages()  # which comes before anything is written to the page
         session.write_rows(page * size, nan)
         return page
 
@@ -141,7 +142,7 @@ def run_schedule(
     """Random arrivals, cancels and forks. `exact`: the ids of every answer are those of the request alone."""
     batcher = Batcher(model.decoder, sequences, share_prefixes=True)
     whole = -(-model.decoder.context // model.decoder.page)  # pages that one sequence may need
-    batcher.pool = PagePool(int(rng.integers(whole, 2 * whole + 1)), model.decoder.page)
+    batcher.pool = PagePool(int(rng.integers(whole, min(2 * whole, model.decoder.pages) + 1)), model.decoder.page)
     poison_pages(batcher)
     recorder = Recorder(batcher)
     told = Told()

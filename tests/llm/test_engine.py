@@ -189,6 +189,7 @@ def test_a_timeout_is_one(engine: Engine) -> None:
     with pytest.raises(TimeoutError, match="not complete after 0 s"):
         request.result(0)
     request.cancel()
+    list(request)
 
 
 def test_closing_ends_all_requests(where: str | None) -> None:

@@ -190,7 +190,7 @@ class Batcher:
             leader = generation.leader
             if leader is not None and not leader.ended and len(leader.tokens) == leader.prompt:
                 continue  # the prompt is being read
-            if leader is not None and not leader.ended and not generation.sequence.filled:
+            if leader is not None and self._can_fork(leader, generation):
                 generation.sequence = leader.sequence.fork()
                 generation.sequence.truncate(generation.prompt - 1)
             elif self.share_prefixes:
@@ -207,6 +207,14 @@ class Batcher:
             generation.begin(generation.sequence.filled)
             self._place(generation, chosen, room)
 
+    def _can_fork(self, leader: Generation, follower: Generation) -> bool:
+        """Whether the leader has the keys and values of the prompt, in pages that can be copied."""
+        known, held = follower.prompt - 1, leader.sequence
+        if not known or leader.ended or held.filled < known or leader.tokens[:known] != follower.tokens[:known]:
+            return False
+        at, rows = divmod(known, self.pool.size)
+        return not rows or self.pool.can_copy(held.pages[at], rows)
+
     # ---- pages on disk
 
     def _load_pages(self, generation: Generation, store: PrefixStore) -> None:
@@ -216,7 +224,7 @@ class Batcher:
         found = store.read(names)
         if not found:
             return
-        self._copy_pages()  # they may be from pages that are taken now
+        self.copy_pages()  # they may be from pages that are taken now
         pages: list[int] = []
         for _ in found:
             pages.append(pool.take(pages[-1] if pages else sequence.pages[-1] if sequence.pages else -1))
@@ -242,9 +250,10 @@ class Batcher:
     # ---- running it
 
     def _launch(self, batch: Batch) -> None:
-        self._copy_pages()
+        self.copy_pages()
         self._under_way.append((self.decoder.launch(batch), batch))
         self._before = None
+        self.pool.unwritten.clear()
         self._fed, wanted = {}, 0
         for rows in batch.rows:
             rows.owner.under_way += 1
@@ -254,7 +263,7 @@ class Batcher:
         self.counters.steps += 1
         self.counters.rows += batch.count
 
-    def _copy_pages(self) -> None:
+    def copy_pages(self) -> None:
         if self.pool.copies:
             self.decoder.copy_pages(self.pool.copies)
             self.pool.copies = []
@@ -307,7 +316,8 @@ class Batcher:
         for generation in (*self.running, *self.waiting):
             generation.under_way = 0
             generation.sequence.filled = min(generation.sequence.filled, len(generation.tokens) - 1)
-            generation.fail(HightideError("the step loop was interrupted"))
+            if not generation.ended:
+                generation.fail(HightideError("the answer was interrupted"))
         self.running.clear()
         self.waiting.clear()
         self.pool.recount()

@@ -327,10 +327,10 @@ class _StepLoop:
             with warnings.catch_warnings():
                 heard = set(batcher.step())
         except BaseException as error:  # the loop goes on for those who ask next
-            batcher.abandon()
             for generation in self._requests:
-                if generation.error is None or not generation.ended:
+                if not generation.ended:
                     generation.fail(error)
+            batcher.abandon()
             heard = set(self._requests)
         heard |= {generation for generation in self._requests if generation.ended}
         for request in {id(r): r for g in heard if (r := self._requests.get(g))}.values():

@@ -29,6 +29,7 @@ class PagePool:
         self.count, self.size = count, size
         self.sequences: weakref.WeakSet[PagedSequence] = weakref.WeakSet()
         self.copies: list[tuple[int, int]] = []  # pages (from, to) to be copied before the next step
+        self.unwritten: dict[int, int] = {}  # pages that the next step writes to, from this row of theirs on
         self.clear()
 
     def clear(self) -> None:
@@ -124,6 +125,10 @@ class PagePool:
         self._unused.clear()
         self._free = {page for page in range(self.count) if not self._users[page]}
 
+    def can_copy(self, page: int, rows: int) -> bool:
+        """Whether the first `rows` of a page are there before the next step; a page that is shared whole can wait."""
+        return rows >= self.size or rows <= self.unwritten.get(page, self.size)
+
     def names(self) -> Iterable[tuple[bytes, int]]:
         """All named pages."""
         return self._named.items()
@@ -151,7 +156,7 @@ class PagedSequence:
         before = self.filled
         for name in self.next_names(tokens):
             page = self.pool.find(name)
-            if page is None:
+            if page is None or not self.pool.can_copy(page, len(tokens) - 1 - self.filled):
                 break
             self.pool.share(page)
             self.pages.append(page)
@@ -189,6 +194,8 @@ class PagedSequence:
             del self.names[at:]
         while len(self.pages) * size < self.filled + count:
             self.pages.append(pool.take(self._last(len(self.pages))))
+        pool.unwritten[self.pages[at]] = inside
+        pool.unwritten.update(dict.fromkeys(self.pages[at + 1 : -(-(self.filled + count) // size)], 0))
 
     def name_pages(self, tokens: Sequence[int]) -> None:
         """Let others find the pages that are full of these tokens."""
