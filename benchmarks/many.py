@@ -21,6 +21,7 @@ from hightide.llm.default_model import default_model
 
 COUNTS = (1, 8, 16)
 PROMPT, ANSWER, ROUNDS = 32, 24, 3
+PEER_ANSWER = 6  # tokens: llama.cpp takes a second for each here
 LONG = 2000  # tokens of the prompt that is read while others answer
 
 

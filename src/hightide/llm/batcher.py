@@ -103,9 +103,6 @@ class Batcher:
             return []
         except DeviceLostError as error:
             return self._recover(error)
-        except HightideError:
-            self._torn = True
-            raise
         except BaseException:  # a signal's handler may raise at any point
             self._torn = True
             raise
@@ -139,8 +136,8 @@ class Batcher:
             for generation in checking:
                 generation.look_up_draft()
         elif checking:
-            most = min(self.decoder.max_wanted, self.decoder.max_rows) - len(self.running)
-            self.drafter.propose(checking, most)
+            room = min(self.decoder.max_wanted, self.decoder.max_rows) - len(self.running)
+            self.drafter.propose(checking, max(0, room))
 
     def _place(self, generation: Generation, chosen: list[Rows], room: list[int]) -> None:
         sequence = generation.sequence
@@ -264,6 +261,7 @@ class Batcher:
         self.counters.rows += batch.count
 
     def copy_pages(self) -> None:
+        """Copy what has to be before the next step."""
         if self.pool.copies:
             self.decoder.copy_pages(self.pool.copies)
             self.pool.copies = []
@@ -303,12 +301,11 @@ class Batcher:
 
     def _mend(self) -> None:
         """After a step that was torn: nothing is under way, and every page is counted anew."""
-        if self._before is not None and self._torn:
-            for sequence, filled in self._before.items():
-                sequence.filled = min(sequence.filled, filled)
-            self._before = None
         if not self._torn:
             return
+        for sequence, filled in (self._before or {}).items():
+            sequence.filled = min(sequence.filled, filled)
+        self._before = None
         self._under_way.clear()
         self._fed = {}
         with suppress(DeviceLostError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -324,8 +323,7 @@ class _StepLoop:
     def _step(self) -> None:
         batcher = self.batcher
         try:
-            with warnings.catch_warnings():
-                heard = set(batcher.step())
+            heard = set(batcher.step())
         except BaseException as error:  # the loop goes on for those who ask next
             for generation in self._requests:
                 if not generation.ended:

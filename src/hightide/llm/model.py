@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,17 +154,17 @@ def _open_gguf(
         context = choose_context(file, context)
     gpu = choose_device(placement.device)
 
-    def built(most: int) -> RaggedDecoder:
+    def built(most: int, placement: Placement) -> RaggedDecoder:
         with reading(path):
             graph = build_graph(file, context, min(most, context))
         return _ragged_decoder(graph, gpu, placement, context, most)
 
     try:
-        return built(chunk), file.metadata
+        return built(chunk, placement), file.metadata
     except NoRoomError as error:
         fewer = max(1, chunk // 4)  # at a time: smaller activations
         try:
-            decoder = built(fewer)
+            decoder = built(fewer, replace(placement, pages=-(-context // PAGE)))
         except NoRoomError:
             halves = gpu is not None and gpu.traits.f16 and not (placement.kv == "f16" or gpu.traits.half_caches)
             fits = what_fits(error, context, halves)
@@ -174,7 +174,8 @@ def _open_gguf(
 
 
 def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, rows: int) -> RaggedDecoder:
-    sizes = ragged_sizes(graph, context, rows, placement, halves=placement.kv == "f16")
+    halves = placement.kv == "f16" or (placement.kv is None and gpu is not None and gpu.traits.half_caches)
+    sizes = ragged_sizes(graph, context, rows, placement, halves, 1 << 62 if gpu is None else gpu.max_binding)
     made = ragged(graph, sizes)
     routes = {**(placement.routes or {}), **({"rows": "alike"} if placement.alike else {})}
     session = build_session(
@@ -183,16 +184,18 @@ def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, 
     return RaggedDecoder(session, sizes, context=min(context, sizes.pages * sizes.page), alike=placement.alike)
 
 
-def ragged_sizes(graph: Graph, context: int, rows: int, placement: Placement, halves: bool) -> RaggedSizes:
+def ragged_sizes(
+    graph: Graph, context: int, rows: int, placement: Placement, halves: bool, max_binding: int
+) -> RaggedSizes:
     """For a one-sequence graph: how many rows, pages and tiles its ragged form has."""
     each = -(-context // PAGE)
     pages = each * min(placement.sequences, 4) if placement.pages is None else placement.pages
+    caches = _cache_bytes(graph, graph_aliases(graph), halves)
     if placement.kv_bytes is not None and placement.pages is None:
-        pages = min(
-            placement.kv_bytes // (_token_bytes(graph, graph_aliases(graph), halves) * PAGE), each * placement.sequences
-        )
+        pages = min(placement.kv_bytes // max(1, sum(caches) * PAGE), each * placement.sequences)
         if pages < 1:
             raise InputError(f"{placement.kv_bytes} bytes do not hold the keys and values of {PAGE} tokens")
+    pages = min(pages, max(each, max_binding // max(1, max(caches, default=1) * PAGE)))
     rows = max(min(rows, context), placement.sequences)
     return RaggedSizes(
         rows=rows,
@@ -205,11 +208,11 @@ def ragged_sizes(graph: Graph, context: int, rows: int, placement: Placement, ha
     )
 
 
-def _token_bytes(graph: Graph, aliases: Aliases, halves: bool) -> int:
-    """The keys and values of one token."""
+def _cache_bytes(graph: Graph, aliases: Aliases, halves: bool) -> list[int]:
+    """What each KV cache takes for one token."""
     caches = [graph.values[id] for id in aliases.state]
     dims = [value.dims for value in caches if isinstance(value, TensorValue) and len(value.dims) == 4]
-    return sum(heads * depth for _, _, heads, depth in dims) * (2 if halves else 4)
+    return [heads * depth * (2 if halves else 4) for _, _, heads, depth in dims]
 
 
 def _levels(sizes: RaggedSizes) -> list[tuple[Dims, ...]]:

@@ -39,7 +39,7 @@ class PagePool:
         self._names: dict[int, bytes] = {}
         self._named: dict[bytes, int] = {}
         self._unused: OrderedDict[int, None] = OrderedDict()  # named, the longest unused first
-        self.copies = []
+        self.copies, self.unwritten = [], {}
         for sequence in self.sequences:
             sequence.pages, sequence.names, sequence.filled = [], [], 0
 
@@ -121,7 +121,7 @@ class PagePool:
         for sequence in self.sequences:
             for page in sequence.pages:
                 self._users[page] += 1
-        self._names, self._named, self.copies = {}, {}, []
+        self._names, self._named, self.copies, self.unwritten = {}, {}, [], {}
         self._unused.clear()
         self._free = {page for page in range(self.count) if not self._users[page]}
 
