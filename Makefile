@@ -39,6 +39,7 @@ bench: $(READY)
 	$(PYTHON) benchmarks/compare.py --kernels --out benchmarks/results $(BENCH)
 	$(PYTHON) benchmarks/update_docs.py
 	$(PYTHON) benchmarks/step.py
+	$(PYTHON) benchmarks/many.py --peers
 
 # Other engines, each into a folder of its own in the cache: about 2 GB.
 bench-peers: $(READY)

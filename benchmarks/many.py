@@ -21,7 +21,7 @@ from hightide.llm.default_model import default_model
 
 COUNTS = (1, 8, 16)
 PROMPT, ANSWER, ROUNDS = 32, 24, 3
-PEER_ANSWER = 6  # tokens: llama.cpp takes a second for each here
+PEER_ANSWER = 8  # tokens: llama.cpp takes a second for each on a software adapter
 LONG = 2000  # tokens of the prompt that is read while others answer
 
 
@@ -67,41 +67,50 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
     model = options.model or default_model()
-    peer = None
-    if options.peers:
-        kind = next(kind for kind in KINDS if kind.name == "llama.cpp Vulkan")
-        try:
-            peer = Peer(kind, model)
-        except PeerError as error:
-            print(error)
     with Engine(model, max_sequences=max(COUNTS), context=2304, kv_memory="256 MiB") as engine:
-        vocab = engine.decoder.vocab_size
-        rates: dict[int, list[float]] = {count: [] for count in COUNTS}
-        theirs: dict[int, list[float]] = {count: [] for count in COUNTS}
-        for n in range(ROUNDS + 1):
-            for count in COUNTS:
-                given = [[7 + n, *ids] for ids in prompts(count, PROMPT, vocab)]
-                rate = run(engine, given, ANSWER)
-                if n:  # the first round compiles
-                    rates[count].append(rate)
-                if peer is not None and n == 1:
-                    theirs[count].append(peer.parallel(given, ANSWER))
-        print(f"{model.name} on {engine.decoder.device}: {PROMPT} tokens in, {ANSWER} out, medians of {ROUNDS} rounds")
-        one = statistics.median(rates[1])
-        for count in COUNTS:
-            rate = statistics.median(rates[count])
-            line = f"  {count:3} at once: {rate:6.2f} tokens/s, {rate / one:.2f} times one"
-            if theirs[count]:
-                line += (
-                    f"; llama.cpp Vulkan {theirs[count][0]:6.2f} tokens/s, hightide {rate / theirs[count][0]:.1f} times"
-                )
-            print(line)
+        print(f"{model.name} on {engine.decoder.device}", flush=True)
+        compare_counts(engine)
         longest, step = pauses(engine, LONG)
+        beside = f"  a prompt of {LONG} tokens beside an answer"
         print(
-            f"  a prompt of {LONG} tokens beside an answer: longest pause {longest:.2f} s, {longest / step:.2f} steps"
+            f"{beside}: a pause of {longest:.2f} s, {longest / step:.2f} steps of {engine.decoder.max_rows}", flush=True
         )
-    if peer is not None:
-        peer.close()
+        if options.peers:
+            compare_peer(engine, model)
+
+
+def compare_counts(engine: Engine) -> None:
+    vocab = engine.decoder.vocab_size
+    rates: dict[int, list[float]] = {count: [] for count in COUNTS}
+    for n in range(ROUNDS + 1):
+        for count in COUNTS:
+            rate = run(engine, [[7 + n, *ids] for ids in prompts(count, PROMPT, vocab)], ANSWER)
+            if n:  # the first round compiles
+                rates[count].append(rate)
+    one = statistics.median(rates[1])
+    print(f"  {PROMPT} tokens in, {ANSWER} out, medians of {ROUNDS} rounds")
+    for count in COUNTS:
+        rate = statistics.median(rates[count])
+        print(f"  {count:3} at once: {rate:6.2f} tokens/s, {rate / one:.2f} times one", flush=True)
+
+
+def compare_peer(engine: Engine, model: Path) -> None:
+    kind = next(kind for kind in KINDS if kind.name == "llama.cpp Vulkan")
+    vocab = engine.decoder.vocab_size
+    try:
+        with Peer(kind, model) as peer:
+            print(
+                f"  {PROMPT} tokens in, {PEER_ANSWER} out, beside llama.cpp Vulkan with as many sequences", flush=True
+            )
+            peer.parallel(prompts(1, PROMPT, vocab), 2)  # compiles
+            for count in COUNTS[1:]:
+                given = [[3, *ids] for ids in prompts(count, PROMPT, vocab)]
+                theirs = peer.parallel(given, PEER_ANSWER)
+                ours = run(engine, given, PEER_ANSWER)
+                line = f"  {count:3} at once: {ours:6.2f} tokens/s, theirs {theirs:6.2f}: {ours / theirs:.1f} times"
+                print(line, flush=True)
+    except PeerError as error:
+        print(error)
 
 
 if __name__ == "__main__":
