@@ -39,6 +39,7 @@ WEIGHTS = {
     "sequence": 60,
     "answer": 60,
     "cancel": 20,
+    "many": 15,
     "interrupt": 20,
     "threads": 6,
     "state": 6,
@@ -93,9 +94,11 @@ class Model:
 
     def open(self) -> None:
         self.llm = hightide.LLM(self.path, context=48, chunk=6)
+        self.engine = hightide.Engine(self.path, context=48, chunk=6, max_sequences=3)
 
     def close(self) -> None:
         self.llm.close()
+        self.engine.close()
 
     def answer(self, n: int, o: int, pieces: int | None = None) -> None:
         """The whole answer, or its first pieces."""
@@ -150,6 +153,19 @@ class Soak:
     def cancel(self) -> None:
         model = self.chance.choice(self.models)
         model.answer(*self.chance.choice(list(model.wanted)), pieces=self.chance.randrange(1, 6))
+
+    def many(self) -> None:
+        """Several answers at once, of which some are cancelled."""
+        model = self.chance.choice(self.models)
+        asked = self.chance.choices(list(model.wanted), k=self.chance.randrange(2, 7))
+        requests = [model.engine.submit(model.prompts[n], max_tokens=8, **OPTIONS[o]) for n, o in asked]
+        for request in requests:
+            if self.chance.random() < 0.2:
+                request.cancel()
+        for request, key in zip(requests, asked, strict=True):
+            tokens = request.result().tokens
+            whole = len(tokens) == len(model.wanted[key]) or request.finish_reason == "closed"
+            assert whole and tokens == model.wanted[key][: len(tokens)], f"{model.path.name}, {key}: {tokens}"
 
     def reset(self) -> None:
         self.chance.choice(self.models).llm.reset()
@@ -225,7 +241,10 @@ class Soak:
 
 
 def runs(what: Program | Model) -> int:
-    sessions = what.method.sessions if isinstance(what, Program) else [what.llm.decoder.session]  # type: ignore[attr-defined]
+    if isinstance(what, Program):
+        sessions = list(what.method.sessions)
+    else:
+        sessions = [decoder.session for decoder in (what.llm.decoder, what.engine.decoder)]  # type: ignore[attr-defined]
     return sum(session.counters.runs for session in sessions if hasattr(session, "counters"))
 
 
