@@ -50,8 +50,8 @@ WEIGHTS = {
 HANG = 300  # seconds that an action may take
 GROWTH = 64 << 20  # bytes that the process may grow by in the second half of the run
 # and for each device that was lost then: wgpu-native cannot free commands that were encoded for it and never submitted,
-# and with them what the driver compiled for it
-LOST = 128 << 20
+# and with them what the driver compiled for it: about 150 MiB for all that is open here
+LOST = 256 << 20
 
 
 class Interrupted(Exception):
