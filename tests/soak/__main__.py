@@ -196,8 +196,8 @@ class Soak:
     def interrupt(self) -> None:
         """A signal whose handler raises, at some moment of a call or an answer."""
         program, model = self.chance.choice(self.stateless), self.chance.choice(self.models)
-        signal.setitimer(signal.ITIMER_REAL, self.chance.uniform(1e-5, 0.02))
         try:
+            signal.setitimer(signal.ITIMER_REAL, self.chance.uniform(1e-5, 0.02))
             if self.chance.random() < 0.5:
                 program.call(self.chance.randrange(len(program.given)))
             else:
