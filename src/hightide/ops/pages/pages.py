@@ -124,12 +124,13 @@ class PagedAttention(PagedAttentionOp):
     mutates = ("k_pool", "v_pool")
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        dims = super().outputs(ctx)
         k, v, tokens = self.k, self.v, self.q.dims[1]
         fits = k.dims == (1, tokens, *self.k_pool.dims[2:]) and v.dims == (1, tokens, *self.v_pool.dims[2:])
         if not fits or self.places.dims != (tokens,):
             raise InputError(f"keys {list(k.dims)}, values {list(v.dims)} and {list(self.places.dims)} places differ")
         ctx.require_indices(self.places, 0, self.k_pool.dims[1] - 1, "place")
-        return super().outputs(ctx)
+        return dims
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         yield update_caches(self.k, self.v, self.k_pool, self.v_pool, places=self.places)

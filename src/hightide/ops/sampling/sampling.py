@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,12 @@ class Sample(Op):
 
     logits: Tensor
     settings: Tensor
+
+    @classmethod
+    def fitting(cls, given: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+        """Each row in one of these ways, in turn: with any settings, a draw may fall between two tokens."""
+        ways = np.array([(0.75, 1, 1, 0, 0.5), (0, 0, 1, 0, 0.5), (1, 40, 0.875, 0.0625, 0.375)], np.float32)
+        return {"settings": np.resize(ways, given["settings"])}
 
     def outputs(self, ctx: Context) -> list[Dims]:
         logits, settings = self.logits, self.settings
