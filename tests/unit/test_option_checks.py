@@ -12,7 +12,7 @@ import pytest
 import hightide
 from hightide.errors import HightideError, InputError
 from hightide.executorch import Runtime
-from hightide.llm import default_model, llm
+from hightide.llm import default_model
 from hightide.llm.options import GenerationOptions
 from hightide.llm.perplexity import perplexity
 
@@ -113,7 +113,7 @@ def test_other_calls_of_a_model() -> None:
 
 
 def test_the_default_model_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm, "default_model", lambda: MODEL)
+    monkeypatch.setattr("hightide.llm.model.default_model", lambda: MODEL)
     with hightide.LLM("default", device="cpu") as model:
         assert model.path == MODEL
     assert default_model.DEFAULT == "default"

@@ -166,10 +166,9 @@ def check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, c
 class Straight:
     """Calls of a decoder for one sequence alone: what tools and scores are made of."""
 
-    def __init__(self, decoder: Decoder, pages: Sequence[int] | None = None) -> None:
-        """`pages` are those of the sequence; by default the first ones."""
-        self.decoder = decoder
-        self.pages = range(-(-decoder.context // decoder.page)) if pages is None else pages
+    def __init__(self, decoder: Decoder, pages: Sequence[int]) -> None:
+        """`pages` are those of the sequence."""
+        self.decoder, self.pages = decoder, pages
 
     def launch(self, tokens: Sequence[int] | None, position: int, keep: int = 1, logits: bool = False) -> Any:
         """Start a step. No tokens: the id that the step before chose."""

@@ -15,25 +15,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hightide.errors import DeviceError, HightideError, InputError
 from hightide.llm.answer import Completion
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
-from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Placement, Prompt, open_model
+from hightide.llm.model import Model, Placement, Prompt, check_opening, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
 from hightide.llm.request import Request
 from hightide.llm.tokenizer import Tokenizer
-from hightide.ops.choices import check_routes
-from hightide.option_checks import check_bool, check_callable, check_int, check_path, checked_bytes
-from hightide.runtime.build import check_kv, named_device
+from hightide.option_checks import check_bool, check_int, check_path, checked_bytes
 
 RATE_SECONDS = 10.0  # over which tokens per second are counted
 MAX_SAMPLES = 64
@@ -92,28 +88,18 @@ class Engine:
         every answer without penalties and logprobs, and the model checks several of them in one step. `prefix_cache` is
         a folder of at most `prefix_cache_size` bytes, where what was read is kept for engines to come.
         """
-        check_path("model", model)
-        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
-            check_path("tokenizer", tokenizer)
-        if context is not None:
-            check_int("context", context, 1)
-        for name, value in (("max_sequences", max_sequences), ("chunk", chunk), ("max_waiting", max_waiting)):
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
         for name, path in (("draft", draft), ("prefix_cache", prefix_cache)):
             if path is not None:
                 check_path(name, path)
         cache_bytes = checked_bytes("prefix_cache_size", prefix_cache_size)
-        check_callable("progress", progress)
-        check_kv(kv)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
-        forced = check_routes({} if routes is None else routes)
-        placement = Placement(
-            named_device(device), kv, forced, progress, max_sequences, kv_bytes=kv_bytes, alike=reproducible
-        )
-        model = default_model() if model == DEFAULT else model
-        self.path, self.max_waiting = Path(model), max_waiting
+        placement = replace(placement, sequences=max_sequences, kv_bytes=kv_bytes, alike=reproducible)
         self._model = open_model(model, tokenizer, context, chunk, placement)
+        self.path, self.max_waiting = self._model.path, max_waiting
         self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
         try:
             store = None if prefix_cache is None else self._store(prefix_cache, cache_bytes)
@@ -125,12 +111,11 @@ class Engine:
         self._close = weakref.finalize(self, self._loop.close)
 
     def _drafter(self, path: str | os.PathLike[str], chunk: int, placement: Placement) -> Drafter:
-        path = default_model() if path == DEFAULT else path
         model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None))
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
         if ours != its:
             model.decoder.close()
-            raise InputError(f"{Path(path).name} has a vocabulary of {its} tokens, and {self.path.name} one of {ours}")
+            raise InputError(f"{model.path.name} has a vocabulary of {its} tokens, and {self.path.name} one of {ours}")
         return Drafter(model.decoder)
 
     def _store(self, folder: str | os.PathLike[str], size: int) -> PrefixStore | None:

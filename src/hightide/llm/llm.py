@@ -9,23 +9,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from hightide.errors import DeviceLostError, HightideError, InputError
 from hightide.llm.answer import Completion, Piece
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, Straight, check_state
-from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Placement, Prompt, open_model
+from hightide.llm.model import Model, Prompt, check_opening, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
 from hightide.llm.tokenizer import Tokenizer
-from hightide.ops.choices import check_routes
-from hightide.option_checks import check_callable, check_int, check_path
-from hightide.runtime.build import check_kv, named_device
+from hightide.option_checks import check_int, check_path
 
 
 class Stream(Iterator[Piece]):
@@ -113,19 +109,10 @@ class LLM:
         model). `device` and `routes` are as in `hightide.load`. `kv` is how keys and values are held: "f16", "f32",
         or None for halves on a GPU that has them.
         """
-        check_path("model", model)
-        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
-            check_path("tokenizer", tokenizer)
-        if context is not None:
-            check_int("context", context, 1)
-        check_int("chunk", chunk, 1)
-        check_callable("progress", progress)
-        check_kv(kv)
-        placement = Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
-        model = default_model() if model == DEFAULT else model
-        self.path = Path(model)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         self.lock = threading.RLock()
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
+        self.path = self._model.path
         self.tokenizer = self._model.tokenizer
         self.context = self._model.decoder.context
         self.batcher = Batcher(self._model.decoder)

@@ -20,6 +20,7 @@ from hightide.graph.values import Dims, TensorValue
 from hightide.llm.chat_template import render
 from hightide.llm.context_room import what_fits
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
+from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.generation import Generation
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import MAX_KEEP, choose_context
@@ -30,9 +31,11 @@ from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.llm.text_stream import TextStream
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.ops.binding import graph_aliases
+from hightide.ops.choices import check_routes
 from hightide.ops.pages.work_lists import TILE
+from hightide.option_checks import check_callable, check_int, check_path
 from hightide.pte.program import Program, load
-from hightide.runtime.build import build_session, choose_device
+from hightide.runtime.build import build_session, check_kv, choose_device, named_device
 from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Session
 
@@ -120,6 +123,21 @@ class Model:
             raise InputError(f"the prompt has {len(ids)} tokens; the context holds {context}")
 
 
+def check_opening(
+    model: Any, tokenizer: Any, context: Any, chunk: Any, device: Any, kv: Any, routes: Any, progress: Any
+) -> Placement:
+    """The options that `LLM` and `Engine` have in common, checked before anything is opened."""
+    check_path("model", model)
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        check_path("tokenizer", tokenizer)
+    if context is not None:
+        check_int("context", context, 1)
+    check_int("chunk", chunk, 1)
+    check_callable("progress", progress)
+    check_kv(kv)
+    return Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
+
+
 def open_model(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
@@ -127,7 +145,8 @@ def open_model(
     chunk: int,
     placement: Placement,
 ) -> Model:
-    """A GGUF model or a `.pte` program. `chunk` is how many rows a step of a GGUF model has at most."""
+    """A GGUF model, a `.pte` program or "default". `chunk` is how many rows a step of a GGUF model has at most."""
+    path = default_model() if path == DEFAULT else path
     metadata: Mapping[str, Any] | None = None
     ends: Any = []
     if is_gguf(path):
