@@ -27,27 +27,6 @@ from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, 
 from hightide.ops.pages.work_lists import TILE, one_sequence
 
 
-def attended_pages(
-    q: np.ndarray,
-    k_pool: np.ndarray,
-    v_pool: np.ndarray,
-    work: np.ndarray,
-    pages: np.ndarray,
-    page: int,
-    scale: float,
-    window: int,
-    softcap: float,
-) -> np.ndarray:
-    """Tile after tile; rows that are in no tile give zeros."""
-    out = np.zeros((*q.shape[:-1], v_pool.shape[-1]), q.dtype)
-    for first, tokens, position, table in work.tolist():
-        key = np.arange(position + tokens)
-        at = pages[table + key // page] * page + key % page
-        rows = slice(first, first + tokens)
-        out[:, rows] = attended(q[:, rows], k_pool[:, at], v_pool[:, at], position, True, scale, window, softcap)
-    return out
-
-
 class PagedAttentionOp(AttentionOp):
     """q [1, T, H, D] over pools of keys and values [1, C, Hkv, D]; `longest` is the most keys that any row sees.
 
@@ -118,7 +97,21 @@ class AttendPages(PagedAttentionOp):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return self.attention(ctx, out)
 
-    reference = staticmethod(attended_pages)
+    @staticmethod
+    def reference(
+        q: np.ndarray,
+        k_pool: np.ndarray,
+        v_pool: np.ndarray,
+        singles: np.ndarray,
+        tiles: np.ndarray,
+        pages: np.ndarray,
+        page: int,
+        scale: float,
+        window: int,
+        softcap: float,
+    ) -> np.ndarray:
+        work = np.concatenate([singles, tiles])
+        return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
 
 
 @op("hightide.paged_attention.default", family="attention")
@@ -162,6 +155,27 @@ class PagedAttention(PagedAttentionOp):
         k_pool[:, places], v_pool[:, places] = k, v
         work = np.concatenate([singles, tiles])
         return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
+
+
+def attended_pages(
+    q: np.ndarray,
+    k_pool: np.ndarray,
+    v_pool: np.ndarray,
+    work: np.ndarray,
+    pages: np.ndarray,
+    page: int,
+    scale: float,
+    window: int,
+    softcap: float,
+) -> np.ndarray:
+    """Tile after tile; rows that are in no tile give zeros."""
+    out = np.zeros((*q.shape[:-1], v_pool.shape[-1]), q.dtype)
+    for first, tokens, position, table in work.tolist():
+        key = np.arange(position + tokens)
+        at = pages[table + key // page] * page + key % page
+        rows = slice(first, first + tokens)
+        out[:, rows] = attended(q[:, rows], k_pool[:, at], v_pool[:, at], position, True, scale, window, softcap)
+    return out
 
 
 @op("hightide.rope_pages.default", family="attention")
