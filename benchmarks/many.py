@@ -14,37 +14,42 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from peerbench.peer import KINDS, Peer, PeerError
 
 from hightide import Engine
 from hightide.llm.default_model import default_model
 
 COUNTS = (1, 8, 16)
-PROMPT, ANSWER, ROUNDS = 32, 24, 3
-PEER_ANSWER = 8  # tokens: llama.cpp takes a second for each on a software adapter
+PROMPT, ANSWER, ROUNDS = 32, 64, 3
+PEER_ANSWER = 16  # tokens: llama.cpp takes a second for each on a software adapter
 LONG = 2000  # tokens of the prompt that is read while others answer
 
 
-def prompts(count: int, length: int, vocab: int) -> list[list[int]]:
-    """Token ids that have nothing in common."""
-    return [[1, *((300 + n * 37 + at * 101) % vocab for at in range(1, length))] for n in range(count)]
+class Prompts:
+    """Random token ids: no two prompts have anything in common."""
+
+    def __init__(self, vocab: int) -> None:
+        self._vocab, self._rng = vocab, np.random.default_rng(0)
+
+    def __call__(self, count: int, length: int) -> list[list[int]]:
+        return self._rng.integers(0, self._vocab, (count, length)).tolist()
 
 
 def run(engine: Engine, given: Sequence[Sequence[int]], answer: int) -> float:
-    """New tokens per second of these requests, from the first token of the last one on: decoding together."""
+    """New tokens per second of these requests, from `submit` on."""
     start = time.perf_counter()
-    requests = [engine.submit(list(ids), max_tokens=answer) for ids in given]
+    requests = [engine.submit(list(ids), max_tokens=answer, ignore_eos=True) for ids in given]
     made = sum(len(request.result().tokens) for request in requests)
     return made / (time.perf_counter() - start)
 
 
-def pauses(engine: Engine, length: int) -> tuple[float, float]:
+def pauses(engine: Engine, prompts: Prompts, length: int) -> tuple[float, float]:
     """Seconds: the longest pause of an answer while a prompt of this length is read, and a step of that many rows."""
-    vocab = engine.decoder.vocab_size
-    request = engine.submit(prompts(1, 8, vocab)[0], max_tokens=300)
+    request = engine.submit("Count to a thousand: one, two, three,", max_tokens=300, ignore_eos=True)
     for _ in range(4):
         next(request)
-    long = engine.submit(prompts(2, length, vocab)[1], max_tokens=1)
+    long = engine.submit(*prompts(1, length), max_tokens=1)
     longest, last = 0.0, time.perf_counter()
     while not long.ended:
         next(request)
@@ -54,9 +59,9 @@ def pauses(engine: Engine, length: int) -> tuple[float, float]:
     long.result()
     rows = engine.decoder.max_rows
     steps = []
-    for n in range(ROUNDS):
+    for _ in range(ROUNDS):
         start = time.perf_counter()
-        engine.submit(prompts(9 + n, rows, vocab)[-1], max_tokens=1).result()
+        engine.submit(*prompts(1, rows), max_tokens=1).result()
         steps.append(time.perf_counter() - start)
     return longest, statistics.median(steps)
 
@@ -69,22 +74,22 @@ def main() -> None:
     model = options.model or default_model()
     with Engine(model, max_sequences=max(COUNTS), context=2304, kv_memory="256 MiB") as engine:
         print(f"{model.name} on {engine.decoder.device}", flush=True)
-        compare_counts(engine)
-        longest, step = pauses(engine, LONG)
+        prompts = Prompts(engine.decoder.vocab_size)
+        compare_counts(engine, prompts)
+        longest, step = pauses(engine, prompts, LONG)
         beside = f"  a prompt of {LONG} tokens beside an answer"
         print(
             f"{beside}: a pause of {longest:.2f} s, {longest / step:.2f} steps of {engine.decoder.max_rows}", flush=True
         )
         if options.peers:
-            compare_peer(engine, model)
+            compare_peer(engine, model, prompts)
 
 
-def compare_counts(engine: Engine) -> None:
-    vocab = engine.decoder.vocab_size
+def compare_counts(engine: Engine, prompts: Prompts) -> None:
     rates: dict[int, list[float]] = {count: [] for count in COUNTS}
     for n in range(ROUNDS + 1):
         for count in COUNTS:
-            rate = run(engine, [[7 + n, *ids] for ids in prompts(count, PROMPT, vocab)], ANSWER)
+            rate = run(engine, prompts(count, PROMPT), ANSWER)
             if n:  # the first round compiles
                 rates[count].append(rate)
     one = statistics.median(rates[1])
@@ -94,17 +99,14 @@ def compare_counts(engine: Engine) -> None:
         print(f"  {count:3} at once: {rate:6.2f} tokens/s, {rate / one:.2f} times one", flush=True)
 
 
-def compare_peer(engine: Engine, model: Path) -> None:
+def compare_peer(engine: Engine, model: Path, prompts: Prompts) -> None:
     kind = next(kind for kind in KINDS if kind.name == "llama.cpp Vulkan")
-    vocab = engine.decoder.vocab_size
     try:
         with Peer(kind, model) as peer:
-            print(
-                f"  {PROMPT} tokens in, {PEER_ANSWER} out, beside llama.cpp Vulkan with as many sequences", flush=True
-            )
-            peer.parallel(prompts(1, PROMPT, vocab), 2)  # compiles
+            print(f"  {PROMPT} tokens in, {PEER_ANSWER} out, beside {kind.name} with as many sequences", flush=True)
             for count in COUNTS[1:]:
-                given = [[3, *ids] for ids in prompts(count, PROMPT, vocab)]
+                peer.parallel(prompts(count, PROMPT), 2)  # compiles, for a minute or two
+                given = prompts(count, PROMPT)
                 theirs = peer.parallel(given, PEER_ANSWER)
                 ours = run(engine, given, PEER_ANSWER)
                 line = f"  {count:3} at once: {ours:6.2f} tokens/s, theirs {theirs:6.2f}: {ours / theirs:.1f} times"

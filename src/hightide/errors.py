@@ -53,3 +53,10 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 def describe(error: BaseException) -> str:
     """`IndexError: tuple index out of range`, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def error_text(error: Exception) -> str:
+    """What went wrong, for a person; an OSError without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return str(error)

@@ -345,6 +345,15 @@ def test_where_an_answer_ends(llm: LLM, options: dict[str, Any]) -> None:
     assert llm.generate(PROMPT, max_tokens=12, **options).tokens == expected
 
 
+def test_end_tokens_can_be_ignored(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = llm.generate(PROMPT, max_tokens=12).tokens
+    monkeypatch.setattr(llm.model, "ends", frozenset({expected[5]}))
+    assert llm.generate(PROMPT, max_tokens=12).tokens == expected[: expected.index(expected[5])]
+    assert llm.generate(PROMPT, max_tokens=12, ignore_eos=True).tokens == expected
+    stopped = llm.generate(PROMPT, max_tokens=12, ignore_eos=True, stop_ids=[expected[5]])
+    assert stopped.tokens == expected[: expected.index(expected[5])]
+
+
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     (PROMPT, {"temperature": -1}, "temperature cannot be -1"),
     (PROMPT, {"temperature": float("nan")}, "temperature must be a number, not nan"),

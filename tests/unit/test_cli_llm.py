@@ -300,7 +300,7 @@ def test_generate_many_with_bad_arguments(command: Any, model: Path, tmp_path: P
         ([model, "--prompts", file], "--prompts and --out go together"),
         ([model, "--out", out], "--prompts and --out go together"),
         ([model, "--prompts", file, "--out", out, "--ids"], "--ids is for one prompt"),
-        ([model, "--prompts", tmp_path / "none", "--out", out], "No such file"),
+        ([model, "--prompts", tmp_path / "none", "--out", out], "none: No such file"),
         ([model, "--prompts", latin, "--out", out], "is not UTF-8"),
         ([model, "--prompts", file, "--out", tmp_path], "directory"),
         ([bare, "--prompts", file, "--out", out], "no tokenizer"),
@@ -693,7 +693,7 @@ def test_chat_in_a_terminal(endless: Terminal, model: Path, tmp_path: Path) -> N
     endless.expect("device memory")
     endless.expect(READY)
     endless.type("/load nowhere\r")
-    endless.expect("hightide: [Errno 2]")
+    endless.expect("hightide: nowhere.json: No such file or directory")
     endless.expect(READY)
     endless.type("half a line\x03")
     endless.expect("press Ctrl-D or type /quit to quit")

@@ -34,7 +34,7 @@ ANSWERING = [
     ("stop", b"a"), ("on_full", "x"), ("on_full", 1), ("on_full", []), ("speculate", "no"), ("speculate", 1),
     ("progress", 1), ("sampling", {}), ("temperature", NAN), ("temperature", -1), ("temperature", "1"),
     ("temperature", True), ("temperature", INF), ("temperature", None), ("top_k", -1), ("top_k", 2.5), ("top_k", True),
-    ("top_p", 0), ("top_p", 1.1), ("min_p", -0.1), ("min_p", 2), ("repetition_penalty", 0),
+    ("top_p", 0), ("top_p", 1.1), ("min_p", -0.1), ("min_p", 2), ("repetition_penalty", 0), ("ignore_eos", 1),
     ("repetition_penalty", -1), ("presence_penalty", NAN), ("frequency_penalty", "a"), ("frequency_penalty", INF),
     ("logprobs", -1), ("logprobs", 1.5), ("logprobs", True), ("logit_bias", {1: "a"}), ("logit_bias", {"1": 1}),
     ("logit_bias", {-1: 1}), ("logit_bias", {1: NAN}), ("logit_bias", {1: INF}), ("logit_bias", {True: 1}),

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 import hightide
-from hightide.errors import HightideError
+from hightide.errors import HightideError, error_text
 
 COMMANDS = {
     "chat": "Chat with a model.",
@@ -87,7 +87,7 @@ def main() -> None:
     try:
         app()
     except (HightideError, OSError) as error:
-        print(f"hightide: {error}", file=sys.stderr)
+        print(f"hightide: {error_text(error)}", file=sys.stderr)
         sys.exit(1)
 
 

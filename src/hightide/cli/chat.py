@@ -17,7 +17,7 @@ from hightide.cli.groups import grouped
 from hightide.cli.lines import is_interactive, piped_lines, typed_lines
 from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import MODEL_HELP, WITHOUT_MODEL, MinP, ModelOptions, SamplingOptions, note, write_answer
-from hightide.errors import HightideError, InputError
+from hightide.errors import HightideError, InputError, error_text
 from hightide.llm.chat_template import prepare
 from hightide.llm.default_model import remember
 from hightide.llm.options import GenerationOptions
@@ -92,7 +92,7 @@ def _answers(conversation: Conversation, interactive: bool, seconds: float) -> I
             except (HightideError, OSError) as error:
                 if not interactive:
                     raise
-                note(f"hightide: {error}")
+                note(f"hightide: {error_text(error)}")
 
 
 def _answer(conversation: Conversation, text: str, pressed: list[int]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hightide.cli.options import note
 from hightide.errors import InputError
 from hightide.llm.export import export_gguf, tokenizer_path
 
@@ -58,4 +58,4 @@ def export(
     tokenizer = tokenizer_path(out)
     beside = f", its tokenizer in {tokenizer.name}" if tokenizer.is_file() else ""
     size = out.stat().st_size / 1e6
-    print(f"{size:.1f} MB in {time.perf_counter() - start:.0f} s{beside}", file=sys.stderr)
+    note(f"{size:.1f} MB in {time.perf_counter() - start:.0f} s{beside}")

@@ -116,6 +116,7 @@ def write_answer(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """To stderr, dimmed on a terminal."""
+    """To stderr, dimmed on a terminal, behind what stdout has so far."""
+    sys.stdout.flush()
     dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     print(f"\x1b[2m{text}\x1b[0m" if dim else text, file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import typer
 
 from hightide.cli.inputs import collect
-from hightide.cli.options import Device, Json, Route
+from hightide.cli.options import Device, Json, Route, note
 from hightide.errors import InputError
 from hightide.ops.choices import parse_routes
 from hightide.option_checks import check_int
@@ -62,7 +61,7 @@ def run(
     if output is not None:
         save(output, names, outputs)
     print(json.dumps(_as_json(names, outputs, data=output is None)) if as_json else _as_text(names, outputs))
-    print(f"built in {built - start:.2f} s, ran in {(end - built) * 1000:.1f} ms", file=sys.stderr)
+    note(f"built in {built - start:.2f} s, ran in {(end - built) * 1000:.1f} ms")
 
 
 def save(path: Path, names: Sequence[str], outputs: Sequence[np.ndarray]) -> None:

@@ -18,7 +18,7 @@ from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Tokenizer
 from hightide.cli.progress import bar
 from hightide.cli.window import window
-from hightide.errors import HightideError, InputError
+from hightide.errors import HightideError, InputError, error_text
 from hightide.option_checks import check_int
 from hightide.tools.opened_file import OpenedFile, open_file, parse_at
 from hightide.tools.verify.level_choice import parse_values
@@ -128,7 +128,7 @@ def verify(
                 names = [name.strip() for name in adapters.split(",")] if adapters else [opening.device]
                 report = verify_file(opened, where, settings, names, tell)
     except (HightideError, OSError) as error:
-        print(f"hightide: {error}", file=sys.stderr)
+        print(f"hightide: {error_text(error)}", file=sys.stderr)
         raise typer.Exit(2) from None
     _show(report, shown)
     raise typer.Exit(0 if report.passed else 1)

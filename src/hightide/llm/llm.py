@@ -172,8 +172,8 @@ class LLM:
     def stream(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Stream:
         """Start an answer to text, token ids or chat messages.
 
-        Options are given by name: the fields of `GenerationOptions` (max_tokens, stop, stop_ids, seed, speculate,
-        on_full, progress) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
+        Options are given by name: the fields of `GenerationOptions` (max_tokens, stop, stop_ids, ignore_eos, seed,
+        speculate, on_full, progress) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
         logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
         model, given = self.model, read_options(options, changes)

@@ -110,7 +110,8 @@ class Model:
         text = None
         if self.tokenizer is not None:
             text = TextStream(self.tokenizer, options.stop, continues=continues)
-        return Generation(self.decoder, sequence, ids, options, self.ends.union(options.stop_ids), text)
+        ends = frozenset(options.stop_ids).union(() if options.ignore_eos else self.ends)
+        return Generation(self.decoder, sequence, ids, options, ends, text)
 
     def check_prompt(self, ids: Sequence[int]) -> None:
         if not ids:

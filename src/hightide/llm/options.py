@@ -21,6 +21,7 @@ class GenerationOptions:
     max_tokens: int | None = None  # of the answer; None: until the context is full
     stop: Sequence[str] = ()  # end before any of these texts
     stop_ids: Sequence[int] = ()  # end at any of these tokens, besides the model's own
+    ignore_eos: bool = False  # the model's own end tokens are tokens as others
     seed: int | None = None  # the same seed gives the same text on the same adapter
     speculate: bool = False  # guess tokens from the text so far, check several in one call
     on_full: str = "stop"  # at a full context: "stop", or "shift" out its oldest half
@@ -37,6 +38,7 @@ class GenerationOptions:
             raise InputError("stop must be a list of strings, none of them empty")
         for token in checked_list("stop_ids", self.stop_ids, "token ids"):
             check_int("a token id in stop_ids", token, 0)
+        check_bool("ignore_eos", self.ignore_eos)
         check_bool("speculate", self.speculate)
         check_callable("progress", self.progress)
         if not isinstance(self.sampling, Sampling):
