@@ -99,14 +99,26 @@ def test_samples_share_the_prompt(engine: Engine, where: str | None) -> None:
     assert engine.stats().rows <= len(prompt) + 3 + 4 * 6
 
 
+def ask_alike(engine: Engine, length: int) -> None:
+    """16 requests with one prompt: it is read once."""
+    prompt = np.random.default_rng(0).integers(0, VOCAB, length).tolist()
+    requests = [engine.submit(prompt, max_tokens=4) for _ in range(16)]
+    answers = {tuple(request.result(300).tokens) for request in requests}
+    stats = engine.stats()
+    assert len(answers) == 1 and stats.prefix_tokens == 15 * (length - 1)
+    assert stats.rows <= length + 15 + 16 * 4
+
+
 def test_an_equal_prompt_is_read_once(where: str | None) -> None:
-    prompt = np.random.default_rng(0).integers(0, VOCAB, 96).tolist()
-    with open_engine(where, context=128, max_sequences=16, chunk=32) as engine:
-        requests = [engine.submit(prompt, max_tokens=4) for _ in range(16)]
-        answers = {tuple(request.result(60).tokens) for request in requests}
-        stats = engine.stats()
-        assert len(answers) == 1 and stats.prefix_tokens == 15 * 95
-        assert stats.rows <= 96 + 15 + 16 * 4
+    with open_engine(where, context=256, max_sequences=16, chunk=64) as engine:
+        ask_alike(engine, 240)
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_an_equal_prompt_of_a_real_model_is_read_once(device: object) -> None:
+    with Engine("default", context=544, max_sequences=16) as engine:
+        ask_alike(engine, 512)
 
 
 @pytest.mark.parametrize("draft", ["llama.gguf", "llama_tied.gguf"])
