@@ -105,8 +105,8 @@ def ask_alike(engine: Engine, length: int) -> None:
     requests = [engine.submit(prompt, max_tokens=4) for _ in range(16)]
     answers = {tuple(request.result(300).tokens) for request in requests}
     stats = engine.stats()
-    assert len(answers) == 1 and stats.prefix_tokens == 15 * (length - 1)
-    assert stats.rows <= length + 15 + 16 * 4
+    assert len(answers) == 1 and stats.prefix_tokens >= 15 * (length - 2)
+    assert stats.rows <= length + 15 * 2 + 16 * 3
 
 
 def test_an_equal_prompt_is_read_once(where: str | None) -> None:
