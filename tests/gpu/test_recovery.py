@@ -125,7 +125,8 @@ def test_an_answer_goes_on(name: str, options: dict[str, Any], step: int, losses
             got = llm.generate(PROMPT, max_tokens=8, **options)
             assert got.tokens == wanted.tokens and got.finish_reason == wanted.finish_reason, at
             if "logprobs" in options:
-                assert [piece.logprob for piece in got.pieces] == [piece.logprob for piece in wanted.pieces]
+                logprobs = [[piece.logprob for piece in one.pieces] for one in (got, wanted)]
+                np.testing.assert_allclose(*logprobs, rtol=1e-5)  # tokens are read again, several at a time
 
 
 @pytest.mark.slow
