@@ -1,0 +1,380 @@
+"""Keeps a worker running for one model: starts it, starts it again when it dies or hangs, and has it go on with the
+answers that the one before had begun."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeAlias
+
+from hightide.errors import HightideError, error_text
+from hightide.server.messages import (
+    Accepted,
+    Beat,
+    Cancel,
+    Close,
+    Message,
+    News,
+    NotOpened,
+    Open,
+    Ready,
+    Refused,
+    Submit,
+    pack,
+    receive_async,
+)
+
+MAX_DEATHS = 3  # of workers that had a job under way, before the job is given up
+MAX_FAILED_STARTS = 3  # in a row
+CLOSE_SECONDS = 35.0  # a worker ends itself after 30
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a sample."""
+
+    sample: int
+    id: int
+    logprob: float | None
+    alternatives: Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A sample is complete."""
+
+    sample: int
+    reason: str  # "stop", "length", "context" or "closed"
+    reused_tokens: int  # of the prompt, found in the KV cache
+
+
+class JobRefused(HightideError):
+    """The engine does not take the job: what it asks for cannot be."""
+
+
+class JobFailed(HightideError):
+    """The job was begun and cannot be finished."""
+
+
+class QueueFull(HightideError):
+    """More requests wait than may."""
+
+
+Event: TypeAlias = Token | Ended
+
+
+@dataclass(eq=False)
+class Job:
+    """A prompt and the answers to it, as they are made."""
+
+    number: int
+    prompt: list[int]
+    options: dict[str, Any]
+    grammar: dict[str, Any] | None
+    seeds: list[int]  # one per sample
+    made: list[list[int]] = field(default_factory=list)  # the tokens of each sample so far
+    running: set[int] = field(default_factory=set)  # samples that have not ended
+    deaths: int = 0
+    submitted: bool = False  # to the worker that runs now
+    events: asyncio.Queue[Event | HightideError] = field(default_factory=asyncio.Queue)
+    accepted: asyncio.Event = field(default_factory=asyncio.Event)  # or over already
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Until every sample has ended; JobRefused or JobFailed if they cannot."""
+        left = len(self.seeds)
+        while left:
+            event = await self.events.get()
+            if isinstance(event, HightideError):
+                raise event
+            left -= isinstance(event, Ended)
+            yield event
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to wait for what, in seconds."""
+
+    beat: float = 60.0  # without a sign of life of the worker
+    step: float = 600.0  # without a step, while there is work
+    idle: float | None = None  # without work, before the model is unloaded
+
+
+class Supervisor:
+    """A model in a process of its own. All methods are for the event loop's thread."""
+
+    def __init__(self, model: str, options: dict[str, Any], max_jobs: int, limits: Limits, log: Callable[[str], None]):
+        """`options` are those of `hightide.Engine`; at most `max_jobs` samples are running or waiting."""
+        self._opening = Open(model, options)
+        self._max_jobs, self._limits, self._log = max_jobs, limits, log
+        self._jobs: dict[int, Job] = {}
+        self._numbers = count()
+        self._worker: _Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[Ready] | None = None
+        self._idle_since = time.monotonic()
+        self.restarts = 0
+
+    # ---- for the server
+
+    @property
+    def loaded(self) -> bool:
+        """Whether a worker is there to take requests at once."""
+        return self._worker is not None and self._worker.ready
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What the engine said last; {} if none runs."""
+        return {} if self._worker is None or self._worker.stats is None else self._worker.stats
+
+    @property
+    def held(self) -> int:
+        """Jobs that wait here for a worker."""
+        return sum(not job.submitted for job in self._jobs.values())
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    async def ready(self) -> Ready:
+        """The model's facts, once it has been opened; HightideError if it cannot be."""
+        self._start()
+        assert self._ready is not None
+        return await asyncio.shield(self._ready)
+
+    def submit(
+        self, prompt: list[int], options: dict[str, Any], seeds: list[int], grammar: dict[str, Any] | None
+    ) -> Job:
+        """Ask for one answer per seed; QueueFull if too many are asked for already."""
+        if sum(len(job.running) for job in self._jobs.values()) + len(seeds) > self._max_jobs:
+            raise QueueFull("too many requests are waiting; ask again later")
+        job = Job(next(self._numbers), prompt, options, grammar, seeds)
+        job.made, job.running = [[] for _ in seeds], set(range(len(seeds)))
+        self._jobs[job.number] = job
+        self._start()
+        self._hand_out()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """End a job, if it has not ended, at the next step."""
+        if self._jobs.pop(job.number, None) is not None:
+            self._over()
+            if job.submitted:
+                self._tell(Cancel(job.number))
+
+    def end_all(self, reason: str) -> None:
+        """End every job with an error."""
+        for job in list(self._jobs.values()):
+            self.cancel(job)
+            _fail(job, JobFailed(reason))
+
+    async def close(self) -> None:
+        """End the worker in good order, or by force if it takes too long."""
+        task, self._task = self._task, None
+        worker, self._worker = self._worker, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if worker is not None:
+            await worker.close()
+
+    # ---- the worker's life
+
+    def _start(self) -> None:
+        if self._task is not None and not self._task.done():
+            return
+        if self._ready is None or self._ready.done():
+            if self._ready is not None and not self._ready.cancelled():
+                self._ready.exception()  # it was told, or nobody asked
+            self._ready = asyncio.get_running_loop().create_future()
+        self._idle_since = time.monotonic()
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        failed = 0
+        while True:
+            try:
+                worker = self._worker = await _Worker.start(self._opening)
+            except OSError as error:
+                self._give_up(f"the model's process cannot be started: {error_text(error)}")
+                return
+            watching = asyncio.ensure_future(self._watch(worker))
+            try:
+                while (message := await receive_async(worker.answers)) is not None:
+                    self._hear(worker, message)
+            finally:
+                watching.cancel()
+            self._worker = None
+            ending = await worker.ended()
+            if worker.unloaded:
+                self._log("unloaded the model: it was not used")
+                return
+            if worker.refusal:
+                self._give_up(worker.refusal)
+                return
+            failed = 0 if worker.ready else failed + 1
+            self._log(f"the worker ended ({worker.killed_for or ending}); starting another one")
+            self.restarts += 1
+            if failed == MAX_FAILED_STARTS:
+                self._give_up("the model's process cannot be started")
+                return
+            self._mourn()
+            await asyncio.sleep(0.2 * failed)
+
+    def _give_up(self, reason: str) -> None:
+        """The model cannot be opened. The next request tries again."""
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(HightideError(reason))
+        self._log(reason)
+        for job in list(self._jobs.values()):
+            del self._jobs[job.number]
+            _fail(job, JobFailed("the model cannot be opened"))
+
+    def _mourn(self) -> None:
+        """Every job that the worker had is to be done again, unless it has seen too many workers die."""
+        for job in [job for job in self._jobs.values() if job.submitted]:
+            job.submitted = False
+            job.deaths += 1
+            if job.deaths == MAX_DEATHS:
+                del self._jobs[job.number]
+                _fail(job, JobFailed(f"the model's process ended {MAX_DEATHS} times while it made this answer"))
+        self._over()
+
+    async def _watch(self, worker: _Worker) -> None:
+        """Kill a worker that hangs; end one that nobody needs."""
+        steps, advanced = -1, time.monotonic()
+        while True:
+            await asyncio.sleep(min(1.0, self._limits.step / 4, self._limits.beat / 4))
+            now = time.monotonic()
+            if worker.steps != steps or not any(job.submitted for job in self._jobs.values()):
+                steps, advanced = worker.steps, now
+            if now - worker.heard > self._limits.beat:
+                worker.kill(f"it gave no sign of life for {self._limits.beat:g} s")
+            elif worker.ready and now - advanced > self._limits.step:
+                worker.kill(f"it made no step for {self._limits.step:g} s")
+            elif self._limits.idle is not None and worker.ready and not self._jobs:
+                if now - max(self._idle_since, worker.since) > self._limits.idle:
+                    worker.unloaded = True
+                    await worker.close()
+
+    # ---- jobs
+
+    def _hear(self, worker: _Worker, message: Message) -> None:
+        worker.heard = time.monotonic()
+        if isinstance(message, News):
+            self._deliver(message)
+        elif isinstance(message, Beat):
+            worker.stats = message.stats
+        elif isinstance(message, Accepted):
+            if job := self._jobs.get(message.job):
+                job.accepted.set()
+        elif isinstance(message, Refused):
+            if job := self._jobs.pop(message.job, None):
+                _fail(job, JobFailed(message.reason) if job.accepted.is_set() else JobRefused(message.reason))
+                self._over()
+        elif isinstance(message, NotOpened):
+            worker.refusal = message.reason
+        elif isinstance(message, Ready):
+            worker.ready, worker.since = True, time.monotonic()
+            if self._ready is not None and not self._ready.done():
+                self._ready.set_result(message)
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give the worker what it does not have yet.
+
+        A job that two workers did not survive gets the third alone: should that one die too, no other job is harmed.
+        """
+        if self._worker is None or not self._worker.ready:
+            return
+        suspects = [job for job in self._jobs.values() if job.deaths == MAX_DEATHS - 1]
+        if suspects and any(job.submitted for job in self._jobs.values()):
+            return
+        for job in suspects[:1] or list(self._jobs.values()):
+            if not job.submitted:
+                job.submitted = True
+                samples = [(n, job.seeds[n], job.made[n]) for n in sorted(job.running)]
+                self._tell(Submit(job.number, job.prompt, job.options, job.grammar, samples))
+
+    def _deliver(self, news: News) -> None:
+        for number, sample, token, logprob, alternatives in news.tokens:
+            if job := self._jobs.get(number):
+                job.made[sample].append(token)
+                job.events.put_nowait(Token(sample, token, logprob, alternatives))
+        for number, sample, reason, error, reused in news.ended:
+            if job := self._jobs.get(number):
+                job.running.discard(sample)
+                if not job.running or error:
+                    del self._jobs[number]
+                    self._over()
+                if error:
+                    _fail(job, JobFailed(error))
+                else:
+                    job.events.put_nowait(Ended(sample, reason, reused))
+
+    def _over(self) -> None:
+        """A job has left."""
+        self._idle_since = time.monotonic()
+        self._hand_out()
+
+    def _tell(self, message: Message) -> None:
+        if self._worker is not None:
+            self._worker.tell(message)
+
+
+def _fail(job: Job, error: HightideError) -> None:
+    job.events.put_nowait(error)
+    job.accepted.set()
+
+
+class _Worker:
+    """A worker process, from the outside."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process, self._commands, self.answers = process, process.stdin, process.stdout
+        self.heard = self.since = time.monotonic()
+        self.ready = self.unloaded = False
+        self.stats: dict[str, Any] | None = None
+        self.refusal = self.killed_for = ""
+
+    @classmethod
+    async def start(cls, opening: Open) -> _Worker:
+        command = [sys.executable, "-m", "hightide.server.worker"]
+        pipe = asyncio.subprocess.PIPE
+        worker = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe))
+        worker.tell(opening)
+        return worker
+
+    @property
+    def steps(self) -> int:
+        return -1 if self.stats is None else int(self.stats["steps"])
+
+    def tell(self, message: Message) -> None:
+        if not self._commands.is_closing():
+            self._commands.write(pack(message))  # what is too much for the pipe is buffered
+
+    def kill(self, reason: str) -> None:
+        self.killed_for = reason
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def ended(self) -> str:
+        """How it ended, in words."""
+        self._commands.close()
+        code = await self._process.wait()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    async def close(self) -> None:
+        self.tell(Close())
+        self._commands.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+        except asyncio.TimeoutError:
+            self.kill("it did not end")
+            await self._process.wait()
