@@ -21,6 +21,7 @@ from hightide.errors import HightideError, error_text
 COMMANDS = {
     "chat": "Chat with a model.",
     "generate": "Continue a text, or answer a message.",
+    "serve": "Serve models over HTTP, with the API of OpenAI.",
     "perplexity": "Score how well a model predicts a text.",
     "run": "Run one method of a program.",
     "inspect": "Show what is in a program or model: methods, live shapes, ops, memory.",

@@ -17,7 +17,7 @@ from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, 
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
-from hightide.llm.chat_template import render
+from hightide.llm.chat_prompt import chat_prompt
 from hightide.llm.context_room import what_fits
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.default_model import DEFAULT, default_model
@@ -39,7 +39,6 @@ from hightide.runtime.build import build_session, check_kv, choose_device, named
 from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Session
 
-MAX_TOKEN_CHARACTERS = 256  # the longest tokens of real vocabularies are runs of 128 spaces
 PAGE = 16  # tokens
 
 Message = Mapping[str, Any]
@@ -82,14 +81,7 @@ class Model:
             return ids
         if len(messages) != len(prompt):
             raise InputError("a prompt is text, token ids, or messages with a role and content")
-        tokenizer, context = self._tokenizer(), self.decoder.context
-        bos = tokenizer.token(tokenizer.bos_id) if tokenizer.bos_id is not None else ""
-        eos = tokenizer.token(tokenizer.eos_ids[0]) if tokenizer.eos_ids else ""
-        text = render(tokenizer.chat_template, messages, bos_token=bos, eos_token=eos)
-        if len(text) > context * MAX_TOKEN_CHARACTERS:  # before it takes the tokenizer minutes
-            raise InputError(f"the prompt has {len(text)} characters, too many for a context of {context} tokens")
-        # A template that writes the BOS token itself must not get a second one.
-        return tokenizer.encode(text, special=True, bos=False if bos and text.startswith(bos) else None)
+        return chat_prompt(self._tokenizer(), messages, self.decoder.context).ids
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

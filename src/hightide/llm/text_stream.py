@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hightide.errors import InputError
 from hightide.llm.tokenizer import Tokenizer
@@ -14,14 +14,19 @@ class TextStream:
     first stop string. A piece is held back while it may be part of a character or of a stop string."""
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Sequence[str] = (), *, special: bool = False, continues: bool = False
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str] = (),
+        *,
+        special: bool | Collection[int] = False,
+        continues: bool = False,
     ) -> None:
-        """`special` and `continues` as in `Tokenizer.decode`."""
+        """`special` and `continues` as in `Tokenizer.decode`; `special` may also be the special tokens to show."""
         if isinstance(stops, str) or not all(isinstance(stop, str) and stop for stop in stops):
             raise InputError("stop must be a list of strings, none of them empty")
         self.tokenizer = tokenizer
         self.stops = tuple(stops)
-        self.special = special
+        self.shown = frozenset(tokenizer.control if special is True else special or ())
         self.stopped: str | None = None  # the stop string that was found
         self._starts = tokenizer.space_prefix and not continues  # a space before the text is yet to be taken away
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -30,7 +35,7 @@ class TextStream:
     def feed(self, token_id: int) -> str:
         piece = self.tokenizer.piece(token_id)
         if token_id in self.tokenizer.control:
-            piece = piece if self.special else b""
+            piece = piece if token_id in self.shown else b""
         elif self._starts:
             piece, self._starts = piece.removeprefix(b" "), False
         return self._release(self._characters.decode(piece))
@@ -52,11 +57,11 @@ class TextStream:
             _, at, self.stopped = min(found)
             self._held = ""
             return text[:at]
-        cut = len(text) - max((_overlap(text, stop) for stop in self.stops), default=0)
+        cut = len(text) - max((overlap(text, stop) for stop in self.stops), default=0)
         self._held = text[cut:]
         return text[:cut]
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """How many characters at the end of the text begin the stop string."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)

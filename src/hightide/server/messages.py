@@ -89,7 +89,7 @@ class News:
 
 @dataclass(frozen=True)
 class Beat:
-    """Once a second, from a thread that never waits for the device. `stats` are those of the engine, once it is open."""
+    """Once a second, from a thread that never waits for the device. `stats` are the engine's, once it is open."""
 
     stats: dict[str, Any] | None
 

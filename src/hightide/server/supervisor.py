@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -61,6 +61,10 @@ class JobFailed(HightideError):
     """The job was begun and cannot be finished."""
 
 
+class JobTimedOut(HightideError):
+    """The job took longer than a request may."""
+
+
 class QueueFull(HightideError):
     """More requests wait than may."""
 
@@ -77,22 +81,18 @@ class Job:
     options: dict[str, Any]
     grammar: dict[str, Any] | None
     seeds: list[int]  # one per sample
+    tell: Callable[[Event | HightideError], None]  # of each token and end; of an error last
     made: list[list[int]] = field(default_factory=list)  # the tokens of each sample so far
     running: set[int] = field(default_factory=set)  # samples that have not ended
     deaths: int = 0
     submitted: bool = False  # to the worker that runs now
-    events: asyncio.Queue[Event | HightideError] = field(default_factory=asyncio.Queue)
     accepted: asyncio.Event = field(default_factory=asyncio.Event)  # or over already
+    error: HightideError | None = None  # why it is over
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Until every sample has ended; JobRefused or JobFailed if they cannot."""
-        left = len(self.seeds)
-        while left:
-            event = await self.events.get()
-            if isinstance(event, HightideError):
-                raise event
-            left -= isinstance(event, Ended)
-            yield event
+    def fail(self, error: HightideError) -> None:
+        self.error = error
+        self.tell(error)
+        self.accepted.set()
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,11 @@ class Supervisor:
         return self._worker is not None and self._worker.ready
 
     @property
+    def starting(self) -> bool:
+        """Whether a worker will be there soon."""
+        return self._task is not None and not self._task.done() and not self.loaded
+
+    @property
     def stats(self) -> dict[str, Any]:
         """What the engine said last; {} if none runs."""
         return {} if self._worker is None or self._worker.stats is None else self._worker.stats
@@ -147,12 +152,17 @@ class Supervisor:
         return await asyncio.shield(self._ready)
 
     def submit(
-        self, prompt: list[int], options: dict[str, Any], seeds: list[int], grammar: dict[str, Any] | None
+        self,
+        prompt: list[int],
+        options: dict[str, Any],
+        seeds: list[int],
+        grammar: dict[str, Any] | None,
+        tell: Callable[[Event | HightideError], None],
     ) -> Job:
-        """Ask for one answer per seed; QueueFull if too many are asked for already."""
+        """Ask for one answer per seed, and `tell` what comes; QueueFull if too many are asked for already."""
         if sum(len(job.running) for job in self._jobs.values()) + len(seeds) > self._max_jobs:
             raise QueueFull("too many requests are waiting; ask again later")
-        job = Job(next(self._numbers), prompt, options, grammar, seeds)
+        job = Job(next(self._numbers), prompt, options, grammar, seeds, tell)
         job.made, job.running = [[] for _ in seeds], set(range(len(seeds)))
         self._jobs[job.number] = job
         self._start()
@@ -166,11 +176,16 @@ class Supervisor:
             if job.submitted:
                 self._tell(Cancel(job.number))
 
+    def end(self, job: Job, error: HightideError) -> None:
+        """End a job with an error, if it has not ended."""
+        if job.number in self._jobs:
+            self.cancel(job)
+            job.fail(error)
+
     def end_all(self, reason: str) -> None:
         """End every job with an error."""
         for job in list(self._jobs.values()):
-            self.cancel(job)
-            _fail(job, JobFailed(reason))
+            self.end(job, JobFailed(reason))
 
     async def close(self) -> None:
         """End the worker in good order, or by force if it takes too long."""
@@ -233,7 +248,7 @@ class Supervisor:
         self._log(reason)
         for job in list(self._jobs.values()):
             del self._jobs[job.number]
-            _fail(job, JobFailed("the model cannot be opened"))
+            job.fail(JobFailed("the model cannot be opened"))
 
     def _mourn(self) -> None:
         """Every job that the worker had is to be done again, unless it has seen too many workers die."""
@@ -242,7 +257,7 @@ class Supervisor:
             job.deaths += 1
             if job.deaths == MAX_DEATHS:
                 del self._jobs[job.number]
-                _fail(job, JobFailed(f"the model's process ended {MAX_DEATHS} times while it made this answer"))
+                job.fail(JobFailed(f"the model's process ended {MAX_DEATHS} times while it made this answer"))
         self._over()
 
     async def _watch(self, worker: _Worker) -> None:
@@ -257,10 +272,12 @@ class Supervisor:
                 worker.kill(f"it gave no sign of life for {self._limits.beat:g} s")
             elif worker.ready and now - advanced > self._limits.step:
                 worker.kill(f"it made no step for {self._limits.step:g} s")
-            elif self._limits.idle is not None and worker.ready and not self._jobs:
-                if now - max(self._idle_since, worker.since) > self._limits.idle:
-                    worker.unloaded = True
-                    await worker.close()
+            elif worker.ready and self._idle_for(worker) > (self._limits.idle or float("inf")):
+                worker.unloaded = True
+                await worker.close()
+
+    def _idle_for(self, worker: _Worker) -> float:
+        return 0.0 if self._jobs else time.monotonic() - max(self._idle_since, worker.since)
 
     # ---- jobs
 
@@ -275,7 +292,7 @@ class Supervisor:
                 job.accepted.set()
         elif isinstance(message, Refused):
             if job := self._jobs.pop(message.job, None):
-                _fail(job, JobFailed(message.reason) if job.accepted.is_set() else JobRefused(message.reason))
+                job.fail(JobFailed(message.reason) if job.accepted.is_set() else JobRefused(message.reason))
                 self._over()
         elif isinstance(message, NotOpened):
             worker.refusal = message.reason
@@ -305,7 +322,7 @@ class Supervisor:
         for number, sample, token, logprob, alternatives in news.tokens:
             if job := self._jobs.get(number):
                 job.made[sample].append(token)
-                job.events.put_nowait(Token(sample, token, logprob, alternatives))
+                job.tell(Token(sample, token, logprob, alternatives))
         for number, sample, reason, error, reused in news.ended:
             if job := self._jobs.get(number):
                 job.running.discard(sample)
@@ -313,9 +330,9 @@ class Supervisor:
                     del self._jobs[number]
                     self._over()
                 if error:
-                    _fail(job, JobFailed(error))
+                    job.fail(JobFailed(error))
                 else:
-                    job.events.put_nowait(Ended(sample, reason, reused))
+                    job.tell(Ended(sample, reason, reused))
 
     def _over(self) -> None:
         """A job has left."""
@@ -325,11 +342,6 @@ class Supervisor:
     def _tell(self, message: Message) -> None:
         if self._worker is not None:
             self._worker.tell(message)
-
-
-def _fail(job: Job, error: HightideError) -> None:
-    job.events.put_nowait(error)
-    job.accepted.set()
 
 
 class _Worker:

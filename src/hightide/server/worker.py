@@ -1,4 +1,4 @@
-"""The worker: a process with one engine and its device, which does what the front asks over stdin and tells it on stdout.
+"""The worker: a process with one engine and its device, which hears from the front on stdin and tells it on stdout.
 
 Run as `python -m hightide.server.worker` by the supervisor. It ends when stdin does, so also when the front is killed.
 """

@@ -1,0 +1,82 @@
+"""The models of a server: a tokenizer here in the front, and a supervisor of the worker that runs the model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hightide.errors import InputError
+from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.llm.default_model import DEFAULT, default_model
+from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.server.errors import ApiError, bad_request
+from hightide.server.reasoning import TAGS
+from hightide.server.supervisor import Limits, Supervisor
+
+# Special tokens that have a meaning for the server, besides those that begin and end thoughts.
+TOOL_MARKUP = (
+    *("<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
+    *("<|tool_call>", "<tool_call|>", '<|"|>'),
+)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """A model to serve, and how `hightide.Engine` opens it."""
+
+    name: str
+    path: Path
+    tokenizer: Path | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    name: str
+    tokenizer: Tokenizer
+    supervisor: Supervisor
+    thought_ids: frozenset[int]  # special tokens that are shown to those who look for thoughts
+    tool_ids: frozenset[int]  # and to those who look for calls of tools
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def listing(self) -> dict[str, Any]:
+        return {"id": self.name, "object": "model", "created": self.created, "owned_by": "hightide"}
+
+
+def open_served_model(
+    settings: ModelSettings, max_jobs: int, limits: Limits, log: Callable[[str], None]
+) -> ServedModel:
+    """Reads the tokenizer; the worker is started when the model is wanted."""
+    path = default_model() if str(settings.path) == DEFAULT else settings.path
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{DEFAULT}'")
+    metadata = read_gguf(path).metadata if is_gguf(path) else None
+    tokenizer = find_tokenizer(path, settings.tokenizer, metadata)
+    if tokenizer is None:
+        raise InputError(f"{path.name} has no tokenizer; give one with --tokenizer")
+    given = {} if settings.tokenizer is None else {"tokenizer": str(settings.tokenizer)}
+
+    def named(names: tuple[str, ...]) -> frozenset[int]:
+        return frozenset(id for id in tokenizer.control if tokenizer.token(id) in names)
+
+    def log_named(text: str) -> None:
+        log(f"{settings.name}: {text}")
+
+    supervisor = Supervisor(str(path), settings.options | given, max_jobs, limits, log_named)
+    return ServedModel(settings.name, tokenizer, supervisor, named((*TAGS, *TAGS.values())), named(TOOL_MARKUP))
+
+
+def choose_model(models: dict[str, ServedModel], name: Any) -> ServedModel:
+    """The model that a request names, or the only one."""
+    if name is None and len(models) == 1:
+        return next(iter(models.values()))
+    if not isinstance(name, str):
+        raise bad_request("model must be the name of a model", "model")
+    if name not in models:
+        known = ", ".join(models)
+        message = f"there is no model {name!r} here; there is {known}"
+        raise ApiError(404, message, parameter="model", code="model_not_found")
+    return models[name]

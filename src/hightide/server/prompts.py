@@ -1,0 +1,128 @@
+"""Prompts of requests as token ids: chat messages through the model's template, text, or ids as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hightide.errors import HightideError
+from hightide.llm.chat_prompt import chat_prompt, check_length
+from hightide.llm.tokenizer import Tokenizer
+from hightide.option_checks import shown
+from hightide.server.errors import ApiError, bad_request
+from hightide.server.messages import Ready
+from hightide.server.reasoning import opened_by
+from hightide.server.tools import Message, ToolUse, knows_tools, read_arguments, with_tools_in_words
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+_MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    ids: list[int]
+    text: str | None = None  # of a prompt that was text
+    thinks: str | None = None  # the think tag that it ends with
+
+
+async def read_chat_prompt(
+    tokenizer: Tokenizer, facts: Ready, messages: Any, tools: ToolUse, variables: Mapping[str, Any]
+) -> Prompt:
+    """In a thread: a template may take two seconds."""
+    checked = _messages(messages, tokenizer.chat_template)
+    forms = [tool.chat_form() for tool in tools.tools]
+    if not knows_tools(tokenizer.chat_template):
+        checked, forms = with_tools_in_words(checked, tools), []
+    try:
+        prompt = await asyncio.to_thread(
+            chat_prompt, tokenizer, checked, facts.context, tools=forms or None, **variables
+        )
+    except HightideError as error:
+        raise bad_request(str(error), "messages") from None
+    return Prompt(prompt.ids, thinks=opened_by(prompt.text))
+
+
+async def read_text_prompt(tokenizer: Tokenizer, facts: Ready, prompt: Any) -> Prompt:
+    """Text, or an array of token ids."""
+    if isinstance(prompt, list):
+        bad = next((i for i in prompt if not isinstance(i, int) or isinstance(i, bool)), None)
+        if bad is not None or not all(0 <= i < facts.vocabulary for i in prompt):
+            raise bad_request(f"prompt must be text, or token ids below {facts.vocabulary}", "prompt")
+        return Prompt(prompt)
+    if not isinstance(prompt, str):
+        raise bad_request(f"prompt must be text or an array of token ids, not {shown(prompt)}", "prompt")
+    try:
+        check_length(prompt, facts.context)
+        return Prompt(await asyncio.to_thread(tokenizer.encode, prompt), prompt)
+    except HightideError as error:
+        raise bad_request(str(error), "prompt") from None
+
+
+def check_room(prompt: Prompt, facts: Ready, max_tokens: int | None, parameter: str) -> None:
+    """A prompt must leave room for its answer."""
+    length = len(prompt.ids)
+    if not length:
+        raise bad_request("the prompt is empty", parameter)
+    if length + max(max_tokens or 0, 1) > facts.context:
+        asked = f" and asks for {max_tokens} more" if max_tokens else ""
+        message = f"the prompt has {length} tokens{asked}; the context holds {facts.context}"
+        raise ApiError(400, message, parameter=parameter, code="context_length_exceeded")
+
+
+def _messages(messages: Any, template: str | None) -> list[Message]:
+    if not isinstance(messages, list) or not messages:
+        raise bad_request("messages must be an array of at least one message", "messages")
+    return [_message(message, f"messages[{n}]", template) for n, message in enumerate(messages)]
+
+
+def _message(given: Any, place: str, template: str | None) -> Message:
+    if not isinstance(given, dict) or given.get("role") not in ROLES:
+        raise bad_request(f"{place} must be an object with one of the roles {', '.join(ROLES)}", place)
+    message = {name: value for name, value in given.items() if value is not None}
+    if unknown := next((name for name in message if name not in _MESSAGE_FIELDS), None):
+        raise bad_request(f"{place} has a field {shown(unknown)}, which is not supported", f"{place}.{unknown}")
+    if message["role"] == "developer" and "developer" not in (template or ""):
+        message["role"] = "system"
+    message["content"] = _content(message.get("content", message.pop("refusal", "")), f"{place}.content")
+    if "tool_calls" in message:
+        message["tool_calls"] = _calls(message["tool_calls"], f"{place}.tool_calls")
+        if not message["tool_calls"]:
+            del message["tool_calls"]
+    elif "content" not in given:
+        raise bad_request(f"{place} has no content", f"{place}.content")
+    return message
+
+
+def _content(content: Any, place: str) -> str:
+    """Text; parts of text are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise bad_request(f"{place} must be text or an array of text parts, not {shown(content)}", place)
+    texts = []
+    for n, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "input_text", "output_text", "refusal"):
+            raise bad_request(f"{place}[{n}] is of type {shown(kind)}; only text is supported", f"{place}[{n}]")
+        text = part.get("text", part.get("refusal"))
+        if not isinstance(text, str):
+            raise bad_request(f"{place}[{n}] has no text", f"{place}[{n}]")
+        texts.append(text)
+    return "".join(texts)
+
+
+def _calls(calls: Any, place: str) -> list[dict[str, Any]]:
+    if not isinstance(calls, list):
+        raise bad_request(f"{place} must be an array", place)
+    read = []
+    for n, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise bad_request(f"{place}[{n}] must have a function with a name", f"{place}[{n}]")
+        arguments = function.get("arguments", "{}")
+        arguments = read_arguments(arguments) if isinstance(arguments, str) else arguments
+        form = {"name": function["name"], "arguments": arguments}
+        read.append({"id": str(call.get("id", "")), "type": "function", "function": form})
+    return read

@@ -1,0 +1,45 @@
+"""What every endpoint is given: the models of the server, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from hightide.errors import HightideError
+from hightide.server.answers import Answers, as_api_error
+from hightide.server.errors import ApiError
+from hightide.server.messages import Ready
+from hightide.server.models import ServedModel, choose_model
+from hightide.server.parameters import Parameters
+from hightide.server.records import Record
+from hightide.server.replies import ServerEvent
+
+
+@dataclass
+class Service:
+    models: dict[str, ServedModel]
+    request_seconds: float  # that an answer may take
+    draining: bool = False  # the server is about to end: no new requests
+
+    async def model(self, parameters: Parameters, record: Record) -> tuple[ServedModel, Ready]:
+        """The model that a request names, loaded if it is not; and its facts."""
+        model = choose_model(self.models, parameters.text("model"))
+        record.model = model.name
+        try:
+            return model, await model.supervisor.ready()
+        except ApiError:
+            raise
+        except HightideError as error:
+            raise ApiError(503, f"the model cannot be opened: {as_api_error(error).message}") from None
+
+
+@dataclass(frozen=True)
+class StreamedReply:
+    """A reply that is sent as it is made."""
+
+    events: AsyncIterator[ServerEvent]
+    answers: Answers
+
+
+Reply = dict[str, Any] | StreamedReply
