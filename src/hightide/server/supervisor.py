@@ -245,7 +245,6 @@ class Supervisor:
         """The model cannot be opened. The next request tries again."""
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(HightideError(reason))
-        self._log(reason)
         for job in list(self._jobs.values()):
             del self._jobs[job.number]
             job.fail(JobFailed("the model cannot be opened"))
