@@ -19,7 +19,7 @@ from running import Running, running, wait_until
 from small_models import letters_tokenizer, scripted_model
 
 from hightide.errors import HightideError
-from hightide.server.supervisor import Ended, JobFailed, Limits, Supervisor, Token
+from hightide.server.supervisor import Ended, JobFailed, WorkerLimits, Supervisor, Token
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 SCRIPTS = {"long": ["la ", "li ~"], "hello": ["Hello", "!"]}
@@ -115,9 +115,14 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+async def hear_more(heard: list[int]) -> None:
+    enough = len(heard) + 5
+    await until(lambda: len(heard) >= enough)
+
+
 def supervisor(log: list[str], **limits: Any) -> Supervisor:
     options = {"device": "cpu", "context": 250, "chunk": 16, "max_sequences": 4}
-    return Supervisor(str(LLAMA), options, 100, Limits(**limits), log.append)
+    return Supervisor(str(LLAMA), options, 100, WorkerLimits(**limits), log.append)
 
 
 async def kill_worker(supervisor: Supervisor, number: int = signal.SIGKILL) -> None:
@@ -135,13 +140,11 @@ def test_three_deaths_end_the_request_that_saw_them_and_no_other() -> None:
         one = supervisor(log)
         first = asyncio.ensure_future(collect(one, [1, 2, 3], 240, heard := []))
         for _ in range(2):
-            told = len(heard)
-            await until(lambda: len(heard) >= told + 5)
+            await hear_more(heard)
             await kill_worker(one)
             await until(lambda: not one.loaded)
         second = asyncio.ensure_future(collect(one, [4, 5], 40))
-        told = len(heard)
-        await until(lambda: len(heard) >= told + 5)
+        await hear_more(heard)
         await kill_worker(one)
         with pytest.raises(JobFailed, match="ended 3 times"):
             await first
@@ -159,7 +162,7 @@ def test_a_worker_that_hangs_is_killed() -> None:
         one = supervisor(log, beat=3.0)
         alone = await collect(one, [1, 2, 3], 200)
         again = asyncio.ensure_future(collect(one, [1, 2, 3], 200, heard := []))
-        await until(lambda: len(heard) >= 5)
+        await hear_more(heard)
         await kill_worker(one, signal.SIGSTOP)
         assert await again == alone
         assert "no sign of life for 3 s" in log[0]
@@ -185,7 +188,7 @@ def test_a_model_that_nobody_uses_is_unloaded_and_loaded_again() -> None:
 @pytest.mark.slow
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     async def run() -> None:
-        broken = Supervisor(str(tmp_path / "none.gguf"), {"device": "cpu"}, 100, Limits(), lambda _: None)
+        broken = Supervisor(str(tmp_path / "none.gguf"), {"device": "cpu"}, 100, WorkerLimits(), lambda _: None)
         for _ in range(2):
             with pytest.raises(HightideError, match="none"):
                 await broken.ready()

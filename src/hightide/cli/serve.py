@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,16 @@ from hightide.llm.default_model import DEFAULT
 from hightide.ops.choices import parse_routes
 from hightide.option_checks import checked_bytes
 
-NEEDED = ("starlette", "uvicorn", "prometheus_client")
+try:
+    from hightide.server.models import ModelSettings
+    from hightide.server.run import ServerSettings
+    from hightide.server.run import serve as run_server
+    from hightide.server.security import make_security, read_keys
+    from hightide.server.supervisor import WorkerLimits
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("hightide"):
+        raise
+    raise HightideError(f"the server needs {error.name}: pip install 'hightide[serve]'") from None
 
 
 def _network(*names: str, **options: Any) -> Any:
@@ -96,16 +104,6 @@ def serve(
     network: NetworkOptions,
 ) -> None:
     """Serve models over HTTP, with the API of OpenAI."""
-    missing = [package for package in NEEDED if find_spec(package) is None]
-    if missing:
-        raise HightideError(f"the server needs {', '.join(missing)}: pip install 'hightide[serve]'")
-    # Imported here: without the extra, the sentence above is all there is.
-    from hightide.server.models import ModelSettings
-    from hightide.server.run import ServerSettings
-    from hightide.server.run import serve as run_server
-    from hightide.server.security import make_security, read_keys
-    from hightide.server.supervisor import Limits
-
     options = _engine_options(opening, engine)
     named = [ModelSettings(*one, opening.tokenizer, options) for one in _named_models(model, name, models or [])]
     idle = None if engine.idle_unload is None else read_seconds("--idle-unload", engine.idle_unload)
@@ -121,7 +119,7 @@ def serve(
             max_body=checked_bytes("--max-body", network.max_body),
             request_seconds=read_seconds("--timeout", engine.timeout),
             shutdown_seconds=read_seconds("--shutdown-timeout", engine.shutdown_timeout),
-            limits=Limits(step=read_seconds("--step-timeout", engine.step_timeout), idle=idle),
+            limits=WorkerLimits(step=read_seconds("--step-timeout", engine.step_timeout), idle=idle),
             log_json=network.log_json,
         )
     )

@@ -12,7 +12,7 @@ from hightide.llm.text_stream import TextStream
 from hightide.server.deltas import CallArguments, CallBegun, Delta, Reasoning, Text
 from hightide.server.errors import ApiError
 from hightide.server.models import ServedModel
-from hightide.server.parameters import Sampling
+from hightide.server.parameters import AnswerOptions
 from hightide.server.prompts import Prompt
 from hightide.server.reasoning import ReasoningSplitter
 from hightide.server.records import Record
@@ -40,7 +40,7 @@ class Answers:
         self,
         model: ServedModel,
         prompts: list[Prompt],
-        sampling: Sampling,
+        sampling: AnswerOptions,
         record: Record,
         tools: ToolUse | None = None,
     ) -> None:
@@ -122,10 +122,12 @@ class _Teller:
 class _Reader:
     """One answer: tokens in, deltas out."""
 
-    def __init__(self, model: ServedModel, prompt: Prompt, sampling: Sampling, tools: ToolUse | None) -> None:
+    def __init__(self, model: ServedModel, prompt: Prompt, sampling: AnswerOptions, tools: ToolUse | None) -> None:
         chat, has_tools = tools is not None, tools is not None and bool(tools.tools)
         shown = (model.thought_ids if chat else frozenset()) | (model.tool_ids if has_tools else frozenset())
-        self._text = TextStream(model.tokenizer, sampling.stops, special=shown, continues=prompt.text is not None)
+        # A grammar says what the text is, a space at its beginning too.
+        continues = prompt.text is not None or sampling.grammar is not None
+        self._text = TextStream(model.tokenizer, sampling.stops, special=shown, continues=continues)
         self._thoughts = ReasoningSplitter(prompt.thinks) if chat else None
         self._calls = ToolCallParser(tools.schemas) if tools is not None and has_tools else None
         self._one_call = tools is not None and not tools.parallel

@@ -20,7 +20,7 @@ class Metrics:
     """Counts requests as they end, and asks the models how they are when it is read."""
 
     def __init__(self, models: Mapping[str, ServedModel]) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         registry.register(_EngineMetrics(models))
 

@@ -14,7 +14,7 @@ from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.server.errors import ApiError, bad_request
 from hightide.server.reasoning import TAGS
-from hightide.server.supervisor import Limits, Supervisor
+from hightide.server.supervisor import WorkerLimits, Supervisor
 
 # Special tokens that have a meaning for the server, besides those that begin and end thoughts.
 TOOL_MARKUP = (
@@ -47,7 +47,7 @@ class ServedModel:
 
 
 def open_served_model(
-    settings: ModelSettings, max_jobs: int, limits: Limits, log: Callable[[str], None]
+    settings: ModelSettings, max_jobs: int, limits: WorkerLimits, log: Callable[[str], None]
 ) -> ServedModel:
     """Reads the tokenizer; the worker is started when the model is wanted."""
     path = default_model() if str(settings.path) == DEFAULT else settings.path

@@ -95,7 +95,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class AnswerOptions:
     """What a request wants of its answers, as the engine takes it."""
 
     options: dict[str, Any]  # of `Engine.submit`
@@ -110,7 +110,7 @@ def read_sampling(
     logprobs: int | None,
     samples: int,
     grammar: GrammarFields | None = None,
-) -> Sampling:
+) -> AnswerOptions:
     """The parameters that all endpoints share. `logprobs`: how many alternatives to each token, None for no report.
     `grammar`: what the answer must be like already."""
     stops = _stops(parameters)
@@ -139,7 +139,7 @@ def read_sampling(
     asked = read_grammar(parameters)
     if asked is not None and grammar is not None:
         raise bad_request("an answer that must call a tool cannot have another format", "tool_choice")
-    return Sampling(options, stops, [seed + n for n in range(samples)], asked or grammar)
+    return AnswerOptions(options, stops, [seed + n for n in range(samples)], asked or grammar)
 
 
 def _stops(parameters: Parameters) -> list[str]:
@@ -173,7 +173,7 @@ def read_grammar(parameters: Parameters) -> GrammarFields | None:
         _guided(parameters, "guided_json", "json_schema", (dict, str, bool)),
         _guided(parameters, "json_schema", "json_schema", (dict, str, bool)),
         _guided(parameters, "guided_regex", "regex", (str,)),
-        _guided(parameters, "guided_choice", "choices", (list,)),
+        _guided(parameters, "guided_choice", "choice", (list,)),
         _guided(parameters, "guided_grammar", "lark", (str,)),
         _guided(parameters, "grammar", "lark", (str,)),
     ]
@@ -192,7 +192,7 @@ def _guided(parameters: Parameters, name: str, kind: str, types: tuple[type, ...
         fine = fine and bool(value) and all(isinstance(choice, str) for choice in value)
     if not fine:
         raise parameters.wrong(
-            name, {"choices": "an array of strings", "json_schema": "a schema"}.get(kind, "text"), value
+            name, {"choice": "an array of strings", "json_schema": "a schema"}.get(kind, "text"), value
         )
     return checked_grammar(name, kind, value)
 

@@ -20,7 +20,7 @@ from hightide.server.logs import Log
 from hightide.server.models import ModelSettings, ServedModel, open_served_model
 from hightide.server.security import Security
 from hightide.server.service import Service
-from hightide.server.supervisor import Limits
+from hightide.server.supervisor import WorkerLimits
 
 BACKLOG = 2048  # connections that may wait to be accepted
 
@@ -37,7 +37,7 @@ class ServerSettings:
     max_body: int = 32 << 20  # bytes of a request
     request_seconds: float = 3600.0  # that an answer may take
     shutdown_seconds: float = 30.0  # that answers get to finish when the server is to end
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     log_json: bool = False
 
 

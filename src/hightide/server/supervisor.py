@@ -96,7 +96,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkerLimits:
     """How long to wait for what, in seconds."""
 
     beat: float = 60.0  # without a sign of life of the worker
@@ -107,7 +107,9 @@ class Limits:
 class Supervisor:
     """A model in a process of its own. All methods are for the event loop's thread."""
 
-    def __init__(self, model: str, options: dict[str, Any], max_jobs: int, limits: Limits, log: Callable[[str], None]):
+    def __init__(
+        self, model: str, options: dict[str, Any], max_jobs: int, limits: WorkerLimits, log: Callable[[str], None]
+    ):
         """`options` are those of `hightide.Engine`; at most `max_jobs` samples are running or waiting."""
         self._opening = Open(model, options)
         self._max_jobs, self._limits, self._log = max_jobs, limits, log

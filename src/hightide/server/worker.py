@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ import hightide
 from hightide.errors import DeviceError, HightideError, describe, error_text
 from hightide.llm.answer import Piece
 from hightide.llm.request import Request
-from hightide.server.grammars import make_grammar
+from hightide.server.grammars import can_constrain, make_grammar
 from hightide.server.messages import (
     Accepted,
     Beat,
@@ -48,6 +48,7 @@ class Worker:
         self._writing = threading.Lock()
         self._engine: hightide.Engine | None = None
         self._jobs: dict[int, list[Request]] = {}
+        self._cancelled: set[int] = set()  # of the jobs, before they were begun
         self._news = News()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = threading.Event()
@@ -101,25 +102,39 @@ class Worker:
 
     def _do(self, message: Message) -> None:
         if isinstance(message, Cancel):
+            if message.job in self._jobs and not self._jobs[message.job]:
+                self._cancelled.add(message.job)
             for request in self._jobs.get(message.job, ()):
                 request.cancel()
         elif isinstance(message, Submit):
-            try:
-                self._begin(message)
-            except HightideError as error:
-                for request in self._jobs.pop(message.job, ()):
-                    request.cancel()
-                self._tell(Refused(message.job, error_text(error)))
+            self._jobs[message.job] = []
+            self._start(self._begin(message))
 
-    def _begin(self, message: Submit) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _begin(self, message: Submit) -> None:
         assert self._engine is not None
-        requests = self._jobs[message.job] = []
-        for numbers, request in submit(self._engine, message):
-            requests.append(request)
-            task = asyncio.ensure_future(self._follow(message.job, numbers, request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        try:
+            if message.grammar is None:
+                begun = submit(self._engine, message, None)
+            else:  # others get their tokens while a grammar is compiled
+                grammar = await asyncio.to_thread(make_grammar, message.grammar)
+                begun = await asyncio.to_thread(submit, self._engine, message, grammar)
+        except HightideError as error:
+            del self._jobs[message.job]
+            self._cancelled.discard(message.job)
+            self._tell(Refused(message.job, error_text(error)))
+            return
+        self._jobs[message.job] = [request for _, request in begun]
         self._tell(Accepted(message.job))
+        for numbers, request in begun:
+            self._start(self._follow(message.job, numbers, request))
+            if message.job in self._cancelled:
+                request.cancel()
+        self._cancelled.discard(message.job)
 
     async def _follow(self, job: int, numbers: list[int], request: Request) -> None:
         """Tell of each token, and of each sample's end as soon as all its tokens were told."""
@@ -168,27 +183,35 @@ class Worker:
         self._tell(news)
 
 
-def submit(engine: hightide.Engine, message: Submit) -> Iterator[tuple[list[int], Request]]:
+def submit(engine: hightide.Engine, message: Submit, grammar: Any) -> list[tuple[list[int], Request]]:
     """The samples of a job as requests of the engine, with the numbers of the samples in each.
 
     New ones share one request, which reads the prompt once; those that were begun go on one by one.
     """
     options: dict[str, Any] = dict(message.options)
-    if message.grammar is not None:
-        options["grammar"] = make_grammar(message.grammar)
+    if grammar is not None:
+        options["grammar"] = grammar
     if "logit_bias" in options:  # JSON has made the ids text
         options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
     if not any(made for _, _, made in message.samples):
         numbers = [number for number, _, _ in message.samples]
         seed = message.samples[0][1]
-        yield numbers, engine.submit(message.prompt, n=len(numbers), **options | {"seed": seed})
-        return
-    for number, seed, made in message.samples:
-        yield [number], _resume(engine, message.prompt, made, options | {"seed": seed})
+        return [(numbers, engine.submit(message.prompt, n=len(numbers), **options | {"seed": seed}))]
+    begun: list[tuple[list[int], Request]] = []
+    try:
+        for number, seed, made in message.samples:
+            begun.append(([number], _resume(engine, message.prompt, made, options | {"seed": seed})))
+    except BaseException:
+        for _, request in begun:
+            request.cancel()
+        raise
+    return begun
 
 
 def _resume(engine: hightide.Engine, prompt: list[int], made: list[int], options: dict[str, Any]) -> Request:
     """Go on with an answer that another worker had begun."""
+    if can_constrain():
+        return engine.submit(prompt, **options | {"made": made})
     left = None if options.get("max_tokens") is None else options["max_tokens"] - len(made)
     return engine.submit([*prompt, *made], **options | {"max_tokens": left})
 
