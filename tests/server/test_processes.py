@@ -19,7 +19,7 @@ from running import Running, running, wait_until
 from small_models import letters_tokenizer, scripted_model
 
 from hightide.errors import HightideError
-from hightide.server.supervisor import Ended, JobFailed, WorkerLimits, Supervisor, Token
+from hightide.server.supervisor import Ended, JobFailed, Supervisor, Token, WorkerLimits
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 SCRIPTS = {"long": ["la ", "li ~"], "hello": ["Hello", "!"]}

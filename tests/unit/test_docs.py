@@ -73,7 +73,7 @@ def test_every_environment_variable_is_in_the_table() -> None:
     listed = set(re.findall(r"^\| `(HIGHTIDE_\w+)`", page("docs/guide/environment.md"), re.MULTILINE))
     folders = [path for name in ("src", "scripts", "tests") for path in (ROOT / name).rglob("*")]
     sources = [path for path in folders if path.suffix in (".py", ".sh")]
-    used = {name for path in sources for name in re.findall(r"\bHIGHTIDE_[A-Z0-9]+\b", path.read_text("utf-8"))}
+    used = {name for path in sources for name in re.findall(r"\bHIGHTIDE_[A-Z0-9_]+\b", path.read_text("utf-8"))}
     assert used - {"HIGHTIDE_"} == listed
 
 

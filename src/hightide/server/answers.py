@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from hightide.errors import HightideError
 from hightide.llm.text_stream import TextStream
+from hightide.server.api_errors import ApiError
 from hightide.server.deltas import CallArguments, CallBegun, Delta, Reasoning, Text
-from hightide.server.errors import ApiError
 from hightide.server.models import ServedModel
 from hightide.server.parameters import AnswerOptions
 from hightide.server.prompts import Prompt

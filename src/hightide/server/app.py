@@ -16,14 +16,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hightide.errors import HightideError, describe
 from hightide.server.answers import as_api_error
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.chat import chat_completions
-from hightide.server.choices import new_id
 from hightide.server.completions import completions
-from hightide.server.errors import ApiError, bad_request
 from hightide.server.logs import Log
 from hightide.server.metrics import CONTENT_TYPE, Metrics
 from hightide.server.records import Record
 from hightide.server.replies import Disconnected, EventStream, JsonReply, unless_disconnected
+from hightide.server.reply_parts import new_id
 from hightide.server.responses import responses
 from hightide.server.security import Security
 from hightide.server.service import Reply, Service, StreamedReply

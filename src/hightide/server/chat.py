@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.server.answers import Answers, Update
-from hightide.server.choices import Call, WholeAnswer, chat_logprobs, new_id, usage
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
-from hightide.server.errors import ApiError, bad_request
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import check_room, read_chat_prompt
 from hightide.server.records import Record
 from hightide.server.replies import DONE, ServerEvent
+from hightide.server.reply_parts import Call, WholeAnswer, chat_logprobs, new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
 from hightide.server.supervisor import Token
 from hightide.server.tools import read_tool_use

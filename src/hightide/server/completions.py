@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.server.answers import Answers
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.chat import read_no_ops, read_stream
-from hightide.server.choices import WholeAnswer, finite, new_id, token_text, usage
 from hightide.server.deltas import Text
-from hightide.server.errors import ApiError, bad_request
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import Prompt, check_room, read_text_prompt
 from hightide.server.records import Record
 from hightide.server.replies import DONE, ServerEvent
+from hightide.server.reply_parts import WholeAnswer, finite, new_id, token_text, usage
 from hightide.server.service import Reply, Service, StreamedReply
 from hightide.server.supervisor import Token
 

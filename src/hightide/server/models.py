@@ -12,9 +12,9 @@ from hightide.errors import InputError
 from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
-from hightide.server.errors import ApiError, bad_request
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.reasoning import TAGS
-from hightide.server.supervisor import WorkerLimits, Supervisor
+from hightide.server.supervisor import Supervisor, WorkerLimits
 
 # Special tokens that have a meaning for the server, besides those that begin and end thoughts.
 TOOL_MARKUP = (

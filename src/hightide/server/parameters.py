@@ -11,7 +11,7 @@ from typing import Any
 from hightide.errors import HightideError
 from hightide.llm.options import GenerationOptions
 from hightide.option_checks import shown
-from hightide.server.errors import bad_request
+from hightide.server.api_errors import bad_request
 from hightide.server.grammars import GrammarFields, grammar_fields
 
 MAX_SAMPLES = 64

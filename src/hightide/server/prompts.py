@@ -11,7 +11,7 @@ from hightide.errors import HightideError
 from hightide.llm.chat_prompt import chat_prompt, check_length
 from hightide.llm.tokenizer import Tokenizer
 from hightide.option_checks import shown
-from hightide.server.errors import ApiError, bad_request
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.messages import Ready
 from hightide.server.reasoning import opened_by
 from hightide.server.tools import Message, ToolUse, knows_tools, read_arguments, with_tools_in_words

@@ -9,16 +9,16 @@ from typing import Any
 
 from hightide.option_checks import shown
 from hightide.server.answers import Answers
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.chat import read_no_ops
-from hightide.server.choices import new_id, usage
 from hightide.server.deltas import CallArguments, CallBegun, Delta, Reasoning, Text
-from hightide.server.errors import ApiError, bad_request
 from hightide.server.grammars import GrammarFields
 from hightide.server.models import ServedModel
 from hightide.server.parameters import Parameters, checked_grammar, read_sampling, read_schema_format
 from hightide.server.prompts import check_room, read_chat_prompt
 from hightide.server.records import Record
 from hightide.server.replies import ServerEvent
+from hightide.server.reply_parts import new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
 from hightide.server.tools import read_tool_use
 

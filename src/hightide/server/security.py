@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hightide.errors import InputError
-from hightide.server.errors import ApiError
+from hightide.server.api_errors import ApiError
 
 KEY_VARIABLE = "HIGHTIDE_API_KEY"
 OPEN_PATHS = ("/", "/health", "/ready")  # without a key

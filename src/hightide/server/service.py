@@ -8,7 +8,7 @@ from typing import Any
 
 from hightide.errors import HightideError
 from hightide.server.answers import Answers, as_api_error
-from hightide.server.errors import ApiError
+from hightide.server.api_errors import ApiError
 from hightide.server.messages import Ready
 from hightide.server.models import ServedModel, choose_model
 from hightide.server.parameters import Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hightide.errors import HightideError
-from hightide.server.errors import bad_request
+from hightide.server.api_errors import bad_request
 from hightide.server.parameters import Parameters
 from hightide.server.prompts import read_chat_prompt, read_text_prompt
 from hightide.server.records import Record

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hightide.llm.chat_template import CHATML
-from hightide.server.errors import bad_request
+from hightide.server.api_errors import bad_request
 from hightide.server.grammars import GrammarFields
 from hightide.server.parameters import Parameters, checked_grammar
 from hightide.server.xml_calls import schema_properties
