@@ -24,7 +24,7 @@ SCRIPTS = {
 }
 ADD = {"name": "add", "description": "Add.", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
 TOOLS: list[Any] = [{"type": "function", "function": ADD}]
-CONTEXT = 512
+CONTEXT = 128
 
 
 @pytest.fixture(scope="module")

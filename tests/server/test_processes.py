@@ -19,6 +19,7 @@ from running import Running, running, wait_until
 from small_models import letters_tokenizer, scripted_model
 
 from hightide.errors import HightideError
+from hightide.server.grammars import can_constrain
 from hightide.server.supervisor import Ended, JobFailed, Supervisor, Token, WorkerLimits
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
@@ -48,12 +49,14 @@ def running_requests(server: Running) -> float:
 def test_a_worker_that_is_killed_costs_a_pause(server: Running) -> None:
     client = server.client()
     prompts = ["The sky", "Once upon a time", "A", "zzz"]
-    alone = [complete(client, prompt).choices[0].text for prompt in prompts]
+    warm = 1.0 if can_constrain() else 0.0  # sampled answers go on where engines can be given what was made
+    options: list[Any] = [{"temperature": warm * (n % 2), "seed": n, "max_tokens": 60} for n in range(len(prompts))]
+    alone = [complete(client, prompts[n], **options[n]).choices[0].text for n in range(len(prompts))]
     texts = [""] * len(prompts)
     begun = threading.Barrier(len(prompts) + 1, timeout=60)
 
     def read(n: int) -> None:
-        for count, chunk in enumerate(complete(client, prompts[n], stream=True)):
+        for count, chunk in enumerate(complete(client, prompts[n], stream=True, **options[n])):
             if count == 5:
                 begun.wait()
             texts[n] += chunk.choices[0].text
@@ -75,7 +78,7 @@ def test_a_worker_that_is_killed_costs_a_pause(server: Running) -> None:
 def test_a_client_that_goes_away_ends_its_own_request_only(server: Running, stream: bool) -> None:
     client = server.client()
     body = {"model": "llama", "prompt": "x", "max_tokens": 240, "ignore_eos": True, "stream": stream}
-    other = complete(client, "other", stream=True, max_tokens=200)
+    other = complete(client, "other", stream=True, max_tokens=100)
     first = next(other)
     try:
         with httpx.stream(
@@ -86,7 +89,7 @@ def test_a_client_that_goes_away_ends_its_own_request_only(server: Running, stre
     except httpx.ReadTimeout:
         assert not stream
     text = first.choices[0].text + "".join(chunk.choices[0].text for chunk in other)
-    assert len(text) >= 200
+    assert len(text) >= 100
     wait_until(lambda: running_requests(server) == 0)
     wait_until(lambda: "disconnected" in server.log.read_text())
     assert complete(client, "x", max_tokens=3).choices[0].finish_reason == "length"

@@ -50,7 +50,7 @@ class NetworkOptions:
     cors: Annotated[
         list[str] | None, _network(metavar="ORIGIN", help="A site whose pages may ask; * for all. Repeatable.")
     ] = None
-    max_body: Annotated[str, _network(metavar="SIZE", help="The largest request.")] = "32 MiB"
+    max_body: Annotated[str, _network(metavar="SIZE", help="The largest request.")] = "8 MiB"
     ready_file: Annotated[
         Path | None, _network(metavar="FILE", help="Write the address to this file once the server answers.")
     ] = None

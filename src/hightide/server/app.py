@@ -54,7 +54,7 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
 
     def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            record = Record(request.url.path, new_id("req_"))
+            record = Record(request.scope["path"], new_id("req_"))
             try:
                 if service.draining:
                     raise ApiError(503, "the server is about to end", code="shutting_down")
@@ -68,11 +68,11 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
                 failure = _failure(error, log)
                 record.status, record.error = failure.status, failure.message
                 finish(record)
-                return _error_reply(failure)
+                return _error_reply(failure, {"X-Request-Id": record.id})
             record.status = 200
             if not isinstance(reply, StreamedReply):
                 finish(record)
-                return JsonReply(reply)
+                return JsonReply(reply, headers={"X-Request-Id": record.id})
 
             def over(complete: bool) -> None:
                 reply.answers.cancel()
@@ -80,7 +80,7 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
                     record.status, record.outcome = CLIENT_GONE, "disconnected"
                 finish(record)
 
-            return EventStream(reply.events, over)
+            return EventStream(reply.events, over, {"X-Request-Id": record.id})
 
         return answer
 
@@ -144,7 +144,8 @@ class _Guard:
             reply = Response(status_code=204)
         else:
             try:
-                self._security.check(request.url.path, request.headers)
+                # Not request.url, which a Host header can change.
+                self._security.check(scope["path"], request.headers)
             except ApiError as error:
                 reply = _error_reply(error)
         await reply(scope, receive, send_with_cors)
@@ -189,12 +190,13 @@ def _failure(error: Exception, log: Log) -> ApiError:
     return ApiError(500, "the server made a mistake; its log says more")
 
 
-def _error_reply(error: ApiError) -> Response:
-    return JsonReply(error.body(), error.status, headers=error.headers)
+def _error_reply(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    return JsonReply(error.body(), error.status, headers={**error.headers, **(headers or {})})
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """No such path, or another method."""
     assert isinstance(error, HTTPException)
-    message = {404: f"there is nothing at {request.url.path}", 405: f"{request.url.path} does not take this method"}
+    path = request.scope["path"]
+    message = {404: f"there is nothing at {path}", 405: f"{path} does not take this method"}
     return _error_reply(ApiError(error.status_code, message.get(error.status_code, error.detail)))

@@ -13,7 +13,7 @@ from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import check_room, read_chat_prompt
-from hightide.server.records import Record
+from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
 from hightide.server.reply_parts import Call, WholeAnswer, chat_logprobs, new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
@@ -40,7 +40,7 @@ class _Form:
 async def chat_completions(service: Service, body: dict[str, Any], record: Record) -> Reply:
     parameters = Parameters(body)
     model, facts = await service.model(parameters, record)
-    record.user = parameters.text("user") or ""
+    record.user = (parameters.text("user") or "")[:MAX_USER]
     stream, usage_chunk = read_stream(parameters)
     tools = read_tool_use(parameters, nested=True)
     samples = parameters.integer("n", 1, MAX_SAMPLES, 1) or 1

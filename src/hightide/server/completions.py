@@ -14,7 +14,7 @@ from hightide.server.deltas import Text
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import Prompt, check_room, read_text_prompt
-from hightide.server.records import Record
+from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
 from hightide.server.reply_parts import WholeAnswer, finite, new_id, token_text, usage
 from hightide.server.service import Reply, Service, StreamedReply
@@ -42,7 +42,7 @@ class _Form:
 async def completions(service: Service, body: dict[str, Any], record: Record) -> Reply:
     parameters = Parameters(body)
     model, facts = await service.model(parameters, record)
-    record.user = parameters.text("user") or ""
+    record.user = (parameters.text("user") or "")[:MAX_USER]
     stream, usage_chunk = read_stream(parameters)
     wanted = parameters.integer("n", 1, MAX_SAMPLES, 1) or 1
     samples = parameters.integer("best_of", wanted, MAX_SAMPLES, wanted) or wanted

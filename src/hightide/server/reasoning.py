@@ -40,8 +40,8 @@ class ReasoningSplitter:
             return "", self._release(len(self._held))
         at = self._held.find(self._closing)
         if at < 0:
-            tail = self._held.rstrip("\n")  # newlines may be those before the closing tag
-            return self._release(len(tail) - overlap(tail, self._closing)), ""
+            certain = self._held[: len(self._held) - overlap(self._held, self._closing)]
+            return self._release(len(certain.rstrip("\n"))), ""  # newlines may be those before the closing tag
         thoughts = self._release(at).rstrip("\n")
         self._held, self._closing, self._trims = self._held[len(self._closing) :], None, True
         return thoughts, self._release(len(self._held))

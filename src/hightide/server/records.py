@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+MAX_USER = 256  # characters of a user's name in the log
+
 
 @dataclass
 class Record:

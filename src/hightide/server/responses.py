@@ -16,7 +16,7 @@ from hightide.server.grammars import GrammarFields
 from hightide.server.models import ServedModel
 from hightide.server.parameters import Parameters, checked_grammar, read_sampling, read_schema_format
 from hightide.server.prompts import check_room, read_chat_prompt
-from hightide.server.records import Record
+from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import ServerEvent
 from hightide.server.reply_parts import new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
@@ -57,7 +57,7 @@ class _Form:
 async def responses(service: Service, body: dict[str, Any], record: Record) -> Reply:
     parameters = Parameters(body)
     model, facts = await service.model(parameters, record)
-    record.user = parameters.text("user") or ""
+    record.user = (parameters.text("user") or "")[:MAX_USER]
     stream = parameters.boolean("stream")
     tools = read_tool_use(parameters, nested=False)
     max_tokens = parameters.integer("max_output_tokens", 1, 2**31 - 1)

@@ -34,7 +34,7 @@ class ServerSettings:
     ready_file: Path | None = None  # written with the address when the server answers
     max_sequences: int = 16  # answers that a model makes at a time
     max_waiting: int = 1024  # answers that wait for it
-    max_body: int = 32 << 20  # bytes of a request
+    max_body: int = 8 << 20  # bytes of a request
     request_seconds: float = 3600.0  # that an answer may take
     shutdown_seconds: float = 30.0  # that answers get to finish when the server is to end
     limits: WorkerLimits = field(default_factory=WorkerLimits)

@@ -4,6 +4,7 @@ answers that the one before had begun."""
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from hightide.server.messages import (
     pack,
     receive_async,
 )
+from hightide.server.security import KEY_VARIABLE
 
 MAX_DEATHS = 3  # of workers that had a job under way, before the job is given up
 MAX_FAILED_STARTS = 3  # in a row
@@ -230,7 +232,9 @@ class Supervisor:
             ending = await worker.ended()
             if worker.unloaded:
                 self._log("unloaded the model: it was not used")
-                return
+                if not self._jobs:
+                    return
+                continue
             if worker.refusal:
                 self._give_up(worker.refusal)
                 return
@@ -274,7 +278,7 @@ class Supervisor:
             elif worker.ready and now - advanced > self._limits.step:
                 worker.kill(f"it made no step for {self._limits.step:g} s")
             elif worker.ready and self._idle_for(worker) > (self._limits.idle or float("inf")):
-                worker.unloaded = True
+                worker.unloaded, worker.ready = True, False  # what is asked from now on is for the next one
                 await worker.close()
 
     def _idle_for(self, worker: _Worker) -> float:
@@ -360,7 +364,8 @@ class _Worker:
     async def start(cls, opening: Open) -> _Worker:
         command = [sys.executable, "-m", "hightide.server.worker"]
         pipe = asyncio.subprocess.PIPE
-        worker = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe))
+        variables = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+        worker = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=variables))
         worker.tell(opening)
         return worker
 
