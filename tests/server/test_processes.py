@@ -175,6 +175,19 @@ def test_a_worker_that_hangs_is_killed() -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_makes_no_step_is_killed() -> None:
+    async def run() -> None:
+        log: list[str] = []
+        one = supervisor(log, step=0.2)  # workers tell of their steps once a second
+        with pytest.raises(JobFailed, match="ended 3 times"):
+            await collect(one, [1, 2, 3], 240)
+        assert len(log) == 3 and all("made no step for 0.2 s" in line for line in log)
+        await one.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
 def test_a_model_that_nobody_uses_is_unloaded_and_loaded_again() -> None:
     async def run() -> None:
         log: list[str] = []

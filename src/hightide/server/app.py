@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 from starlette.applications import Starlette
@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hightide.errors import HightideError, describe
+from hightide.errors import HightideError
 from hightide.server.answers import as_api_error
 from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.chat import chat_completions
@@ -22,7 +22,7 @@ from hightide.server.completions import completions
 from hightide.server.logs import Log
 from hightide.server.metrics import CONTENT_TYPE, Metrics
 from hightide.server.records import Record
-from hightide.server.replies import Disconnected, EventStream, JsonReply, unless_disconnected
+from hightide.server.replies import DONE, Disconnected, EventStream, JsonReply, ServerEvent, unless_disconnected
 from hightide.server.reply_parts import new_id
 from hightide.server.responses import responses
 from hightide.server.security import Security
@@ -80,7 +80,7 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
                     record.status, record.outcome = CLIENT_GONE, "disconnected"
                 finish(record)
 
-            return EventStream(reply.events, over, {"X-Request-Id": record.id})
+            return EventStream(_to_the_end(reply.events, record, log), over, {"X-Request-Id": record.id})
 
         return answer
 
@@ -182,11 +182,23 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 
 
+async def _to_the_end(events: AsyncIterator[ServerEvent], record: Record, log: Log) -> AsyncIterator[ServerEvent]:
+    """A stream that has begun can only tell of an error in an event."""
+    try:
+        async for event in events:
+            yield event
+    except Exception as error:
+        failure = _failure(error, log)
+        record.outcome, record.error = "error", failure.message
+        yield ServerEvent(failure.body())
+        yield DONE
+
+
 def _failure(error: Exception, log: Log) -> ApiError:
     """What the client is told. What nobody has foreseen is for the log alone."""
     if isinstance(error, HightideError):
         return as_api_error(error)
-    log.note(f"error in the server: {describe(error)}")
+    log.mistake(error)
     return ApiError(500, "the server made a mistake; its log says more")
 
 

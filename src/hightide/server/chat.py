@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.server.answers import Answers, Update
-from hightide.server.api_errors import ApiError, bad_request
+from hightide.server.api_errors import bad_request
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
@@ -155,16 +155,11 @@ async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
     writers = [_ChunkWriter(form, n) for n in range(form.samples)]
     for writer in writers:
         yield writer.chunk({"role": "assistant", "content": ""})
-    try:
-        async for update in answers:
-            for event in writers[update.choice].events(update):
-                yield event
-    except ApiError as error:
-        form.record.outcome, form.record.error = "error", error.message
-        yield ServerEvent(error.body())
-    else:
-        if form.usage_chunk:
-            yield ServerEvent(_chunk_body(form, [], usage(form.record, answers.reasoning_tokens)))
+    async for update in answers:
+        for event in writers[update.choice].events(update):
+            yield event
+    if form.usage_chunk:
+        yield ServerEvent(_chunk_body(form, [], usage(form.record, answers.reasoning_tokens)))
     yield DONE
 
 

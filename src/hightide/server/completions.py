@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.server.answers import Answers
-from hightide.server.api_errors import ApiError, bad_request
+from hightide.server.api_errors import bad_request
 from hightide.server.chat import read_no_ops, read_stream
 from hightide.server.deltas import Text
 from hightide.server.models import ServedModel
@@ -114,28 +114,23 @@ async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
     for choice in range(len(form.prompts) * form.samples):
         if text := form.prompts[choice // form.samples]:
             yield _chunk(form, choice, text, None, None)
-    try:
-        async for update in answers:
-            choice = update.choice
-            tokens = unreported.setdefault(choice, [])
-            if update.token is not None:
-                tokens.append(update.token)
-            text = "".join(delta.text for delta in update.deltas if isinstance(delta, Text))
-            if text:
-                logprobs = _logprobs(form, tokens, offsets.get(choice, 0))
-                offsets[choice] = offsets.get(choice, 0) + sum(_length(form, token) for token in tokens)
-                unreported[choice] = []
-                yield _chunk(form, choice, text, logprobs, None)
-            if update.finish_reason is not None:
-                form.record.outcome = update.finish_reason
-                logprobs = _logprobs(form, unreported[choice], offsets.get(choice, 0))
-                yield _chunk(form, choice, "", logprobs, update.finish_reason)
-    except ApiError as error:
-        form.record.outcome, form.record.error = "error", error.message
-        yield ServerEvent(error.body())
-    else:
-        if form.usage_chunk:
-            yield ServerEvent(_body(form, []) | {"usage": usage(form.record, 0)})
+    async for update in answers:
+        choice = update.choice
+        tokens = unreported.setdefault(choice, [])
+        if update.token is not None:
+            tokens.append(update.token)
+        text = "".join(delta.text for delta in update.deltas if isinstance(delta, Text))
+        if text:
+            logprobs = _logprobs(form, tokens, offsets.get(choice, 0))
+            offsets[choice] = offsets.get(choice, 0) + sum(_length(form, token) for token in tokens)
+            unreported[choice] = []
+            yield _chunk(form, choice, text, logprobs, None)
+        if update.finish_reason is not None:
+            form.record.outcome = update.finish_reason
+            logprobs = _logprobs(form, unreported[choice], offsets.get(choice, 0))
+            yield _chunk(form, choice, "", logprobs, update.finish_reason)
+    if form.usage_chunk:
+        yield ServerEvent(_body(form, []) | {"usage": usage(form.record, 0)})
     yield DONE
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from hightide.errors import describe
 from hightide.server.records import Record
 
 
@@ -18,6 +20,13 @@ class Log:
     def note(self, text: str) -> None:
         """What happens to the server itself."""
         self._write({"event": text}, text)
+
+    def mistake(self, error: Exception) -> None:
+        """An error that the server should not have made, with where it was made."""
+        trace = "".join(traceback.format_exception(error))
+        self._write({"event": describe(error), "traceback": trace}, f"error in the server: {describe(error)}")
+        if not self.as_json:
+            print(trace, file=sys.stderr, flush=True)
 
     def request(self, record: Record) -> None:
         first = record.seconds_to_first_token

@@ -45,6 +45,8 @@ def serve(settings: ServerSettings) -> None:
     """Until SIGTERM or SIGINT; HightideError if the server cannot start."""
     log = Log(settings.log_json)
     most = settings.max_sequences + settings.max_waiting
+    if settings.ready_file is not None:
+        settings.ready_file.unlink(missing_ok=True)  # of a server that was killed
     models = {model.name: open_served_model(model, most, settings.limits, log.note) for model in settings.models}
     with _listen(settings.host, settings.port) as listener:
         asyncio.run(_serve(settings, models, listener, log))

@@ -200,6 +200,8 @@ class Supervisor:
             with suppress(asyncio.CancelledError):
                 await task
         if worker is not None:
+            if not worker.ready:  # it need not load the model first
+                worker.kill("the server ends")
             await worker.close()
 
     # ---- the worker's life
