@@ -17,6 +17,7 @@ from hightide.server import replies
 from hightide.server.answers import as_api_error
 from hightide.server.api_errors import ApiError
 from hightide.server.messages import Cancel, Message, News, Submit, pack, receive, receive_async
+from hightide.server.prompts import check_messages
 from hightide.server.reasoning import ReasoningSplitter, opened_by
 from hightide.server.replies import DONE, EventStream, ServerEvent
 from hightide.server.security import Security, make_security, read_keys
@@ -129,6 +130,20 @@ def test_tools_for_a_template_that_knows_none() -> None:
     assert called == {"role": "assistant", "content": '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'}
     assert result == {"role": "user", "content": "<tool_response>2</tool_response>"}
     assert with_tools_in_words(messages[:2], ToolUse()) == messages[:2]
+    several = with_tools_in_words([*messages, {"role": "tool", "content": "3"}], use)[-1]
+    assert several["content"] == "<tool_response>2</tool_response>\n<tool_response>3</tool_response>"
+
+
+def test_ids_of_calls_for_templates_that_want_nine_characters() -> None:
+    template = "{% if tool_call.id|length != 9 %}{{ raise_exception('...') }}{% endif %}"
+    call = {"id": "call_123", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    turns: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "2", "tool_call_id": "call_123"},
+    ]
+    called, result = check_messages(turns, template)
+    assert called["tool_calls"][0]["id"] == result["tool_call_id"] and len(result["tool_call_id"]) == 9
+    assert check_messages(turns, "other")[1]["tool_call_id"] == "call_123"
 
 
 # ---- streams and messages

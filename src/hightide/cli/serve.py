@@ -70,6 +70,7 @@ class EngineOptions:
     prefix_cache: Annotated[
         Path | None, _many(metavar="FOLDER", help="Keep prompts that were read in this folder, for the next start.")
     ] = None
+    prefix_cache_size: Annotated[str, _many(metavar="SIZE", help="The most that this folder may take.")] = "1 GiB"
     draft: Annotated[Path | None, _many(metavar="FILE", help="A smaller model that guesses tokens.")] = None
     reproducible: Annotated[
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
@@ -154,6 +155,7 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "chunk": engine.chunk,
         "reproducible": engine.reproducible,
         "draft": None if engine.draft is None else str(engine.draft),
+        "prefix_cache_size": engine.prefix_cache_size,
         "prefix_cache": None if engine.prefix_cache is None else str(engine.prefix_cache),
     }
     return {name: value for name, value in options.items() if value is not None}

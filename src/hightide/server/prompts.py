@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from hightide.errors import HightideError
@@ -17,6 +19,7 @@ from hightide.server.reasoning import opened_by
 from hightide.server.tools import Message, ToolUse, knows_tools, read_arguments, with_tools_in_words
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
+_WANTS_SHORT_IDS = re.compile(r"length\s*!=\s*9\b")  # Mistral's templates refuse ids of calls that are not 9 long
 _MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal")
 
 
@@ -31,7 +34,7 @@ async def read_chat_prompt(
     tokenizer: Tokenizer, facts: Ready, messages: Any, tools: ToolUse, variables: Mapping[str, Any]
 ) -> Prompt:
     """In a thread: a template may take two seconds."""
-    checked = _messages(messages, tokenizer.chat_template)
+    checked = check_messages(messages, tokenizer.chat_template)
     forms = [tool.chat_form() for tool in tools.tools]
     if not knows_tools(tokenizer.chat_template):
         checked, forms = with_tools_in_words(checked, tools), []
@@ -71,10 +74,17 @@ def check_room(prompt: Prompt, facts: Ready, max_tokens: int | None, parameter: 
         raise ApiError(400, message, parameter=parameter, code="context_length_exceeded")
 
 
-def _messages(messages: Any, template: str | None) -> list[Message]:
+def check_messages(messages: Any, template: str | None) -> list[Message]:
+    """Chat messages as templates want them."""
     if not isinstance(messages, list) or not messages:
         raise bad_request("messages must be an array of at least one message", "messages")
-    return [_message(message, f"messages[{n}]", template) for n, message in enumerate(messages)]
+    checked = [_message(message, f"messages[{n}]", template) for n, message in enumerate(messages)]
+    if template is not None and _WANTS_SHORT_IDS.search(template):
+        for message in checked:
+            for holder, name in [(message, "tool_call_id"), *((call, "id") for call in message.get("tool_calls", ()))]:
+                if name in holder:
+                    holder[name] = blake2b(str(holder[name]).encode("utf-8", "replace")).hexdigest()[:9]
+    return checked
 
 
 def _message(given: Any, place: str, template: str | None) -> Message:

@@ -128,7 +128,14 @@ def knows_tools(template: str | None) -> bool:
 def with_tools_in_words(messages: Sequence[Message], use: ToolUse) -> list[Message]:
     """Messages for a template that knows nothing of tools: they are explained in the system message, an example
     of a call follows (without one, small models do not call), and earlier calls and results are text."""
-    plain = [_plain_message(message) for message in messages]
+    plain: list[Message] = []
+    for message in messages:
+        if (
+            message["role"] == "tool" and plain and plain[-1]["role"] == "user"
+        ):  # many templates want turns to alternate
+            plain[-1] = {"role": "user", "content": f"{plain[-1]['content']}\n{_plain_message(message)['content']}"}
+        else:
+            plain.append(_plain_message(message))
     if not use.tools:
         return plain
     definitions = "\n".join(json.dumps(tool.chat_form()["function"], ensure_ascii=False) for tool in use.tools)
