@@ -24,15 +24,17 @@ class Running:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    http: httpx.Client  # one for all requests: each makes a context for TLS, which takes longer than a request
 
     def client(self, **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": "none", "max_retries": 0} | options)
+        given = {"api_key": "none", "max_retries": 0, "http_client": self.http} | options
+        return openai.OpenAI(base_url=f"{self.url}/v1", **given)
 
     def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
-        return httpx.post(self.url + path, json=body, timeout=60, **options)
+        return self.http.post(self.url + path, json=body, **options)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=60, **options)
+        return self.http.get(self.url + path, **options)
 
     def workers(self) -> list[int]:
         """The process ids of its workers."""
@@ -58,7 +60,8 @@ def running(folder: Path, *arguments: object, **variables: str) -> Iterator[Runn
     try:
         wait_until(lambda: up.exists() or process.poll() is not None, START_SECONDS)
         assert process.poll() is None, log.read_text()
-        yield Running(up.read_text().strip(), process, log)
+        with httpx.Client(timeout=60) as http:
+            yield Running(up.read_text().strip(), process, log, http)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -31,7 +31,19 @@ CONTEXT = 128
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("server")
     model = scripted_model(folder / "scripted.gguf", SCRIPTS, CONTEXT)
-    options = ("--device", "cpu", "--name", "scripted", "--max-sequences", 4, "--max-body", "1 MB", "--log-json")
+    options = (
+        "--device",
+        "cpu",
+        "--name",
+        "scripted",
+        "--max-sequences",
+        4,
+        "--chunk",
+        32,
+        "--max-body",
+        "1 MB",
+        "--log-json",
+    )
     with running(folder, model, *options, HIGHTIDE_API_KEY=KEY) as server:
         yield server
 
@@ -374,7 +386,7 @@ HOSTILE: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("body", "says"), HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_bodies(server: Running, body: bytes, says: str) -> None:
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    reply = httpx.post(f"{server.url}/v1/chat/completions", content=body, headers=headers, timeout=60)
+    reply = server.http.post(f"{server.url}/v1/chat/completions", content=body, headers=headers)
     assert reply.status_code == 400 and says in reply.json()["error"]["message"], reply.text
     assert "Traceback" not in reply.text
 

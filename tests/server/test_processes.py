@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A random model, whose every token depends on all tokens before it."""
     folder = tmp_path_factory.mktemp("processes")
     tokenizer = letters_tokenizer(folder / "tokenizer.json")
-    options = ("--tokenizer", tokenizer, "--device", "cpu", "--context", 250, "--max-sequences", 4)
+    options = ("--tokenizer", tokenizer, "--device", "cpu", "--context", 250, "--max-sequences", 4, "--chunk", 32)
     with running(folder, LLAMA, *options) as server:
         yield server
 
