@@ -20,7 +20,8 @@ from small_models import letters_tokenizer, scripted_model
 
 from hightide.errors import HightideError
 from hightide.server.grammars import can_constrain
-from hightide.server.supervisor import Ended, JobFailed, Supervisor, Token, WorkerLimits
+from hightide.server.jobs import Ended, JobFailed, Token
+from hightide.server.supervisor import Supervisor, WorkerLimits
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 SCRIPTS = {"long": ["la ", "li ~"], "hello": ["Hello", "!"]}

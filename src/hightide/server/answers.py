@@ -11,12 +11,12 @@ from hightide.errors import HightideError
 from hightide.llm.text_stream import TextStream
 from hightide.server.api_errors import ApiError
 from hightide.server.deltas import CallArguments, CallBegun, Delta, Reasoning, Text
+from hightide.server.jobs import Ended, Event, Job, JobRefused, JobTimedOut, QueueFull, Token
 from hightide.server.models import ServedModel
 from hightide.server.parameters import AnswerOptions
 from hightide.server.prompts import Prompt
 from hightide.server.reasoning import ReasoningSplitter
 from hightide.server.records import Record
-from hightide.server.supervisor import Ended, Event, Job, JobRefused, JobTimedOut, QueueFull, Token
 from hightide.server.tool_calls import ToolCallParser
 from hightide.server.tools import ToolUse
 

@@ -10,6 +10,7 @@ from typing import Any
 from hightide.server.answers import Answers, Update
 from hightide.server.api_errors import bad_request
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
+from hightide.server.jobs import Token
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import check_room, read_chat_prompt
@@ -17,7 +18,6 @@ from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
 from hightide.server.reply_parts import Call, WholeAnswer, chat_logprobs, new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
-from hightide.server.supervisor import Token
 from hightide.server.tools import read_tool_use
 
 # Names that a template is given by the server itself.

@@ -11,6 +11,7 @@ from hightide.server.answers import Answers
 from hightide.server.api_errors import bad_request
 from hightide.server.chat import read_no_ops, read_stream
 from hightide.server.deltas import Text
+from hightide.server.jobs import Token
 from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import Prompt, check_room, read_text_prompt
@@ -18,7 +19,6 @@ from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
 from hightide.server.reply_parts import WholeAnswer, finite, new_id, token_text, usage
 from hightide.server.service import Reply, Service, StreamedReply
-from hightide.server.supervisor import Token
 
 MAX_PROMPTS = 64
 DEFAULT_MAX_TOKENS = 16  # as the API has it

@@ -9,8 +9,8 @@ from typing import Any
 from hightide.llm.tokenizer import Tokenizer
 from hightide.server.answers import Update
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
+from hightide.server.jobs import Token
 from hightide.server.records import Record
-from hightide.server.supervisor import Token
 
 LEAST_LOGPROB = -9999.0  # stands for zero probability, which JSON cannot write
 

@@ -4,21 +4,19 @@ answers that the one before had begun."""
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any
 
 from hightide.errors import HightideError, error_text
+from hightide.server.jobs import Ended, Event, Job, JobFailed, JobRefused, QueueFull, Token
 from hightide.server.messages import (
     Accepted,
     Beat,
     Cancel,
-    Close,
     Message,
     News,
     NotOpened,
@@ -26,75 +24,12 @@ from hightide.server.messages import (
     Ready,
     Refused,
     Submit,
-    pack,
     receive_async,
 )
-from hightide.server.security import KEY_VARIABLE
+from hightide.server.worker_process import WorkerProcess
 
 MAX_DEATHS = 3  # of workers that had a job under way, before the job is given up
 MAX_FAILED_STARTS = 3  # in a row
-CLOSE_SECONDS = 35.0  # a worker ends itself after 30
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token of a sample."""
-
-    sample: int
-    id: int
-    logprob: float | None
-    alternatives: Sequence[tuple[int, float]]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A sample is complete."""
-
-    sample: int
-    reason: str  # "stop", "length", "context" or "closed"
-    reused_tokens: int  # of the prompt, found in the KV cache
-
-
-class JobRefused(HightideError):
-    """The engine does not take the job: what it asks for cannot be."""
-
-
-class JobFailed(HightideError):
-    """The job was begun and cannot be finished."""
-
-
-class JobTimedOut(HightideError):
-    """The job took longer than a request may."""
-
-
-class QueueFull(HightideError):
-    """More requests wait than may."""
-
-
-Event: TypeAlias = Token | Ended
-
-
-@dataclass(eq=False)
-class Job:
-    """A prompt and the answers to it, as they are made."""
-
-    number: int
-    prompt: list[int]
-    options: dict[str, Any]
-    grammar: dict[str, Any] | None
-    seeds: list[int]  # one per sample
-    tell: Callable[[Event | HightideError], None]  # of each token and end; of an error last
-    made: list[list[int]] = field(default_factory=list)  # the tokens of each sample so far
-    running: set[int] = field(default_factory=set)  # samples that have not ended
-    deaths: int = 0
-    submitted: bool = False  # to the worker that runs now
-    accepted: asyncio.Event = field(default_factory=asyncio.Event)  # or over already
-    error: HightideError | None = None  # why it is over
-
-    def fail(self, error: HightideError) -> None:
-        self.error = error
-        self.tell(error)
-        self.accepted.set()
 
 
 @dataclass(frozen=True)
@@ -111,13 +46,13 @@ class Supervisor:
 
     def __init__(
         self, model: str, options: dict[str, Any], max_jobs: int, limits: WorkerLimits, log: Callable[[str], None]
-    ):
+    ) -> None:
         """`options` are those of `hightide.Engine`; at most `max_jobs` samples are running or waiting."""
         self._opening = Open(model, options)
         self._max_jobs, self._limits, self._log = max_jobs, limits, log
         self._jobs: dict[int, Job] = {}
         self._numbers = count()
-        self._worker: _Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Ready] | None = None
         self._idle_since = time.monotonic()
@@ -144,10 +79,6 @@ class Supervisor:
     def held(self) -> int:
         """Jobs that wait here for a worker."""
         return sum(not job.submitted for job in self._jobs.values())
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
 
     async def ready(self) -> Ready:
         """The model's facts, once it has been opened; HightideError if it cannot be."""
@@ -176,9 +107,9 @@ class Supervisor:
     def cancel(self, job: Job) -> None:
         """End a job, if it has not ended, at the next step."""
         if self._jobs.pop(job.number, None) is not None:
-            self._over()
             if job.submitted:
                 self._tell(Cancel(job.number))
+            self._over()
 
     def end(self, job: Job, error: HightideError) -> None:
         """End a job with an error, if it has not ended."""
@@ -220,7 +151,7 @@ class Supervisor:
         failed = 0
         while True:
             try:
-                worker = self._worker = await _Worker.start(self._opening)
+                worker = self._worker = await WorkerProcess.start(self._opening)
             except OSError as error:
                 self._give_up(f"the model's process cannot be started: {error_text(error)}")
                 return
@@ -267,7 +198,7 @@ class Supervisor:
                 job.fail(JobFailed(f"the model's process ended {MAX_DEATHS} times while it made this answer"))
         self._over()
 
-    async def _watch(self, worker: _Worker) -> None:
+    async def _watch(self, worker: WorkerProcess) -> None:
         """Kill a worker that hangs; end one that nobody needs."""
         steps, advanced = -1, time.monotonic()
         while True:
@@ -283,12 +214,12 @@ class Supervisor:
                 worker.unloaded, worker.ready = True, False  # what is asked from now on is for the next one
                 await worker.close()
 
-    def _idle_for(self, worker: _Worker) -> float:
+    def _idle_for(self, worker: WorkerProcess) -> float:
         return 0.0 if self._jobs else time.monotonic() - max(self._idle_since, worker.since)
 
     # ---- jobs
 
-    def _hear(self, worker: _Worker, message: Message) -> None:
+    def _hear(self, worker: WorkerProcess, message: Message) -> None:
         worker.heard = time.monotonic()
         if isinstance(message, News):
             self._deliver(message)
@@ -349,52 +280,3 @@ class Supervisor:
     def _tell(self, message: Message) -> None:
         if self._worker is not None:
             self._worker.tell(message)
-
-
-class _Worker:
-    """A worker process, from the outside."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self._process, self._commands, self.answers = process, process.stdin, process.stdout
-        self.heard = self.since = time.monotonic()
-        self.ready = self.unloaded = False
-        self.stats: dict[str, Any] | None = None
-        self.refusal = self.killed_for = ""
-
-    @classmethod
-    async def start(cls, opening: Open) -> _Worker:
-        command = [sys.executable, "-m", "hightide.server.worker"]
-        pipe = asyncio.subprocess.PIPE
-        variables = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
-        worker = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=variables))
-        worker.tell(opening)
-        return worker
-
-    @property
-    def steps(self) -> int:
-        return -1 if self.stats is None else int(self.stats["steps"])
-
-    def tell(self, message: Message) -> None:
-        if not self._commands.is_closing():
-            self._commands.write(pack(message))  # what is too much for the pipe is buffered
-
-    def kill(self, reason: str) -> None:
-        self.killed_for = reason
-        with suppress(ProcessLookupError):
-            self._process.kill()
-
-    async def ended(self) -> str:
-        """How it ended, in words."""
-        self._commands.close()
-        code = await self._process.wait()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    async def close(self) -> None:
-        self.tell(Close())
-        self._commands.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
-        except asyncio.TimeoutError:
-            self.kill("it did not end")
-            await self._process.wait()

@@ -26,7 +26,6 @@ class Tool:
     name: str
     description: str
     schema: dict[str, Any]  # of the arguments
-    strict: bool | None = None
 
     def chat_form(self) -> dict[str, Any]:
         """As chat templates and Chat Completions have it."""
@@ -115,9 +114,9 @@ def _read_tool(given: Any, place: str, nested: bool) -> Tool:
     schema = function.take("parameters", _NO_ARGUMENTS)
     if not isinstance(schema, dict):
         raise function.wrong("parameters", "a JSON schema", schema)
-    strict = function.take("strict")
+    function.boolean("strict")  # a required call keeps to the schema in any case
     function.end()
-    return Tool(name, description, schema, strict if isinstance(strict, bool) else None)
+    return Tool(name, description, schema)
 
 
 def knows_tools(template: str | None) -> bool:

@@ -128,6 +128,11 @@ class Worker:
             self._cancelled.discard(message.job)
             self._tell(Refused(message.job, error_text(error)))
             return
+        except Exception as error:
+            del self._jobs[message.job]
+            for number, _, _ in message.samples:
+                self._report_end(message.job, number, "error", describe(error), 0)
+            return
         self._jobs[message.job] = [request for _, request in begun]
         self._tell(Accepted(message.job))
         for numbers, request in begun:
