@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from hightide.errors import HightideError, InputError
 from hightide.server import replies
@@ -103,6 +105,18 @@ def test_thoughts(text: str, opened: str | None, thoughts: str, answer: str, siz
     splitter = ReasoningSplitter(opened)
     pieces = [splitter.feed(text[at : at + size]) for at in range(0, len(text), size)] + [splitter.flush()]
     assert ("".join(piece[0] for piece in pieces), "".join(piece[1] for piece in pieces)) == (thoughts, answer)
+
+
+@given(some.lists(some.sampled_from(["<think>", "</think>", "<", "</", "a", "\n", " "]), max_size=8), some.booleans())
+def test_pieces_of_thoughts_do_not_matter(fragments: list[str], opened: bool) -> None:
+    text = "".join(fragments)
+
+    def split(size: int) -> tuple[str, str]:
+        splitter = ReasoningSplitter("<think>" if opened else None)
+        pieces = [splitter.feed(text[at : at + size]) for at in range(0, len(text), size)] + [splitter.flush()]
+        return "".join(piece[0] for piece in pieces), "".join(piece[1] for piece in pieces)
+
+    assert split(1) == split(2) == split(3) == split(100)
 
 
 def test_a_prompt_that_opens_thoughts() -> None:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from hightide.server.deltas import CallArguments, CallBegun, Delta, Text
 from hightide.server.tool_calls import ToolCallParser
@@ -143,3 +145,30 @@ def test_arguments_are_passed_on_before_they_are_complete() -> None:
 def test_arguments_that_are_cut_short_stay_as_they_are() -> None:
     shown, calls, _ = parse('<tool_call>{"name": "get_weather", "arguments": {"city": "Par', 4)
     assert (shown, calls) == ("", [("get_weather", '{"city": "Par')])
+
+
+FRAGMENTS = [
+    *("<tool_call>", "</tool_call>", "<function=add>", "</function>", "<parameter=a>", "</parameter>", "[TOOL_CALLS]"),
+    *("<|python_tag|>", "<|tool_call>", "<tool_call|>", "call:add{", '<|"|>', "[ARGS]", "```json\n", "```", "\n", " "),
+    *(
+        '{"name": "add", "arguments": ',
+        '{"name": "other", "arguments": ',
+        '{"a": 1}',
+        '{"name": "add"',
+        "add",
+        "}",
+        "]",
+    ),
+    *("[", "{", ",", ";", '"', "\\", "text", "<", "1", ":", "é"),
+]
+
+
+@settings(max_examples=400)
+@given(some.lists(some.sampled_from(FRAGMENTS), max_size=12), some.integers(1, 5))
+def test_pieces_do_not_matter(fragments: list[str], size: int) -> None:
+    """Whatever a model writes, in whatever pieces, is read in the same way; what is no call is not lost."""
+    text = "".join(fragments)
+    whole = parse(text, max(1, len(text)))
+    assert parse(text, size)[:2] == whole[:2]
+    if not whole[1]:
+        assert whole[0] == text

@@ -92,7 +92,7 @@ class JsonCalls(CallBlock):
             return (deltas, rest) if self._found else ([*deltas, Text(self._raw[: len(self._raw) - len(rest)])], rest)
         if self._found:
             return deltas, self._unread
-        return [*deltas, Text(self._raw)], ""
+        return [*deltas, Text(self._raw[: len(self._raw) - len(self._unread)])], self._unread
 
     def _ending(self, deltas: list[Delta]) -> str:
         """At the end of the output: what was opened and has no call is text."""

@@ -28,6 +28,7 @@ class ToolCallParser:
         self._block: CallBlock | None = None  # what is being read: a part of the output that may be calls
         self._calls = 0
         self._at_start = True  # nothing but white space so far
+        self._behind_call = False  # there, white space is shown only if text follows it
 
     def feed(self, text: str) -> list[Delta]:
         self._held += text
@@ -47,6 +48,8 @@ class ToolCallParser:
             text, self._held = self._held, ""
             found, rest = self._block.read(text, final)
             deltas += found
+            if found:
+                self._behind_call = not isinstance(found[-1], Text)
             if rest is None:
                 return deltas
             self._calls, self._block, self._held = self._block.index, None, rest
@@ -69,20 +72,18 @@ class ToolCallParser:
             at, marker = min(found)
             before, self._held = self._held[:at], self._held[at:]
             self._begin(_block_for(marker, self._schemas, self._calls))
-            return self._shown(before, final=True)
+            return self._shown(before)
         kept = 0 if final else max(overlap(self._held, marker) for marker in MARKERS)
         text = self._held[: len(self._held) - kept]
-        if self._calls and not text.strip():  # white space behind a call is shown only if more text follows
-            if final:
-                self._held = ""
+        if self._behind_call and not text.strip() and not final:
             return []
         self._held = self._held[len(text) :]
-        return self._shown(text, final)
+        return self._shown(text)
 
-    def _shown(self, text: str, final: bool) -> list[Delta]:
-        if not text or (self._calls and final and not text.strip()):
+    def _shown(self, text: str) -> list[Delta]:
+        if not text or (self._behind_call and not text.strip()):
             return []
-        self._at_start = False
+        self._at_start = self._behind_call = False
         return [Text(text)]
 
     def _begin(self, block: CallBlock) -> None:
@@ -114,9 +115,9 @@ class _TaggedCall(CallBlock):
         if self._inner is None:
             self._raw += text
             body = self._raw[len("<tool_call>") :].lstrip()
-            if not body and not final:
+            if not final and body != "<function=" and "<function=".startswith(body):  # nothing yet, or "<func"
                 return [], None
-            if body.startswith("<function=") or (body and "<function=".startswith(body) and not final):
+            if body.startswith("<function="):
                 self._inner = _WholeCall(self.schemas, self.index, "</tool_call>", parse_xml_call)
             else:
                 self._inner = JsonCalls(self.schemas, self.index, "<tool_call>", closing="</tool_call>")
