@@ -1,4 +1,4 @@
-"""The server's page in a browser: what a reader, a phone, a keyboard and a hostile answer do. Answers are made up here."""
+"""The server's page in a browser, with a reader, a phone, a keyboard and hostile answers. Answers are made up here."""
 
 from __future__ import annotations
 
