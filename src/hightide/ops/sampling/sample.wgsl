@@ -2,14 +2,19 @@
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary.
 // Thresholds are found by bisection over the bits of the logits, so that nothing is sorted or written. LANES: 16 * 16.
 // A row with NaN or +infinity, or with nothing but -infinity, gives -1. -infinity rules a token out.
+// MASKED: so does a 0 in the row's mask, if it has one; a mask that leaves nothing gives -2.
 #params rows: u32, width: u32, run: u32, settings_row: u32   // run = ceil(width / LANES); settings_row: 0 or 5
+#params words: u32, mask_rows: u32 if MASKED                    // words of a mask: ceil(width / 32)
 #read logits: f32, settings: f32          // temperature, top-k, top-p, min-p, draw in 0..1
+#read masks: i32 if MASKED                // a bit per token
+#read masked: i32 if MASKED               // the number of a row's mask, or -1
 #write ids: i32
 
 const LANES = ${LANES}u;
 const LOWEST = -3.4028234e38;
 const RULED_OUT = 0xff800000u;  // the bits of -infinity
-const NOWHERE = 0xffffffffu;    // the place of a lane that found what is not a number
+const FINITE = 0x00800000u;     // ordered(-infinity) + 1
+const NOWHERE = 0xffffffffu;    // the place of a lane that found what is not a number; the mask of a row without one
 var<workgroup> values: array<f32, LANES>;
 var<workgroup> places: array<u32, LANES>;
 var<workgroup> groups16: array<f32, 16>;
@@ -42,10 +47,23 @@ fn is_odd(value: f32) -> bool {
     return (bits & 0x7f800000u) == 0x7f800000u && bits != RULED_OUT;
 }
 
+// A logit, or -infinity if the mask that begins at this word rules the token out.
+fn allowed_logit(start: u32, mask: u32, i: u32) -> f32 {
+    let value = load_logits(start + i);
+    #if MASKED
+    if (mask != NOWHERE && ((masks[mask + i / 32u] >> (i % 32u)) & 1) == 0) { return bitcast<f32>(RULED_OUT); }
+    #end
+    return value;
+}
+
 #main LANES
     let row = group_number(group, groups);
     if (row >= params.rows) { return; }
     let start = row * params.width;
+    var mask = NOWHERE;
+    #if MASKED
+    if (masked[row] >= 0) { mask = min(u32(masked[row]), params.mask_rows - 1u) * params.words; }
+    #end
     let given = row * params.settings_row;
     let first = min(lane * params.run, params.width);
     let end = min(first + params.run, params.width);
@@ -54,8 +72,8 @@ fn is_odd(value: f32) -> bool {
     var place = params.width;
     var odd = false;
     for (var i = first; i < end; i++) {
-        let value = load_logits(start + i);
-        odd = odd || is_odd(value);
+        odd = odd || is_odd(load_logits(start + i));
+        let value = allowed_logit(start, mask, i);
         if (value > most || place == params.width) { most = value; place = i; }
     }
     values[lane] = most;
@@ -68,11 +86,13 @@ fn is_odd(value: f32) -> bool {
             place = places[i];
         }
     }
-    odd = odd || bitcast<u32>(most) == RULED_OUT;
     workgroupBarrier();
+    let nothing = bitcast<u32>(most) == RULED_OUT;
+    let none = select(-1, -2, nothing && !odd && mask != NOWHERE);
+    odd = odd || nothing;
     let temperature = load_settings(given + 0u);
     if (temperature <= 0.0) {
-        if (lane == 0u) { ids[row] = select(i32(place), -1, odd); }
+        if (lane == 0u) { ids[row] = select(i32(place), none, odd); }
         return;
     }
 
@@ -83,16 +103,17 @@ fn is_odd(value: f32) -> bool {
         for (var bit = 31; bit >= 0; bit--) {
             let tried = threshold | (1u << u32(bit));
             var count = 0.0;
-            for (var i = first; i < end; i++) { count += select(0.0, 1.0, ordered(load_logits(start + i)) >= tried); }
+            for (var i = first; i < end; i++) { count += select(0.0, 1.0, ordered(allowed_logit(start, mask, i)) >= tried); }
             if (total(lane, count) >= k) { threshold = tried; }
         }
     }
+    threshold = max(threshold, FINITE);
     // top-p: the largest threshold above which there is at least p of what top-k left.
     let p = load_settings(given + 2u);
     if (p < 1.0) {
         var sum = 0.0;
         for (var i = first; i < end; i++) {
-            let value = load_logits(start + i);
+            let value = allowed_logit(start, mask, i);
             sum += select(0.0, exp((value - most) / temperature), ordered(value) >= threshold);
         }
         let wanted = p * total(lane, sum);
@@ -101,7 +122,7 @@ fn is_odd(value: f32) -> bool {
             let tried = higher | (1u << u32(bit));
             var reached = 0.0;
             for (var i = first; i < end; i++) {
-                let value = load_logits(start + i);
+                let value = allowed_logit(start, mask, i);
                 reached += select(0.0, exp((value - most) / temperature), ordered(value) >= max(tried, threshold));
             }
             if (total(lane, reached) >= wanted) { higher = tried; }
@@ -112,7 +133,7 @@ fn is_odd(value: f32) -> bool {
     let least = load_settings(given + 3u);
     var sum = 0.0;
     for (var i = first; i < end; i++) {
-        let value = load_logits(start + i);
+        let value = allowed_logit(start, mask, i);
         let weight = exp((value - most) / temperature);
         sum += select(0.0, weight, ordered(value) >= threshold && weight >= least);
     }
@@ -124,7 +145,7 @@ fn is_odd(value: f32) -> bool {
         var l = 0u;
         while (l < LANES - 1u && left >= values[l]) { left -= values[l]; l++; }
         for (var i = l * params.run; i < min((l + 1u) * params.run, params.width); i++) {
-            let value = load_logits(start + i);
+            let value = allowed_logit(start, mask, i);
             let weight = exp((value - most) / temperature);
             if (ordered(value) >= threshold && weight >= least) {
                 chosen = i;
@@ -132,6 +153,6 @@ fn is_odd(value: f32) -> bool {
                 left -= weight;
             }
         }
-        ids[row] = select(i32(chosen), -1, odd);
+        ids[row] = select(i32(chosen), none, odd);
     }
 }
