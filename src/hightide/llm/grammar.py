@@ -20,6 +20,7 @@ import numpy as np
 
 from hightide.errors import HightideError, InputError
 from hightide.llm.grammar_check import limits
+from hightide.llm.pretokenizers import BYTE_TOKEN
 from hightide.llm.tokenizer import Tokenizer
 from hightide.option_checks import checked_list, shown
 
@@ -50,10 +51,12 @@ class Grammar:
                 schema = json.loads(schema)
             except ValueError as error:
                 raise InputError(f"the JSON schema is not JSON: {error}") from None
-        if not isinstance(schema, Mapping | bool):
-            raise InputError(f"a JSON schema is an object, true or false, not {shown(schema)}")
+        if schema is False:
+            raise InputError("the JSON schema false allows nothing")
+        if schema is not True and not isinstance(schema, Mapping):
+            raise InputError(f"a JSON schema is an object or true, not {shown(schema)}")
         try:
-            text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
+            text = json.dumps({} if schema is True else dict(schema), allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the JSON schema is not JSON: {error}") from None
         return cls(_llguidance().LLMatcher.grammar_from_json_schema(text, defaults=JSON_STYLE))
@@ -185,6 +188,9 @@ class _Spelled:
         self.tokens = [*self._pieces, b"\xff<end of text>"]
         self.eos_token_id = size
         self.special_token_ids = [*special, size]
+        # Of tokens with the same bytes, those that are not for single bytes come in real text.
+        order = sorted(range(count), key=lambda token: BYTE_TOKEN.fullmatch(tokenizer.token(token)) is None)
+        self._usual = {pieces[token]: token for token in order}
         self.greedy: Any = None  # how llguidance itself cuts text, the longest token first
 
     def __call__(self, text: str) -> list[int]:
@@ -197,7 +203,7 @@ class _Spelled:
         same = all(token < len(self._pieces) for token in ids) and not before
         if same and b"".join(self._pieces[token] for token in ids) == text.encode():
             return ids
-        return list(self.greedy(text)) if self.greedy else ids
+        return [self._usual.get(self.tokens[token], token) for token in self.greedy(text)] if self.greedy else ids
 
 
 @lru_cache(maxsize=256)

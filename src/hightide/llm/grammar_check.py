@@ -5,10 +5,13 @@ Run as a file, with the folder of llguidance as argument and the grammar on stdi
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 MAX_BYTES = 4 << 30  # of address space, of which the interpreter and the library take one
+MAX_SPECIAL = 100
+TOKEN_IDS = re.compile(r"<\[(?!1\]>)[\^0-9,*\- ]+\]>")  # special tokens by their ids
 
 
 def main() -> None:
@@ -20,11 +23,23 @@ def main() -> None:
     sys.path.append(sys.argv[1])
     import llguidance
 
-    grammar, tokens = sys.stdin.buffer.read().decode(), llguidance.LLTokenizer("byte")
-    matcher = llguidance.LLMatcher(tokens, grammar, log_level=0, limits=limits(llguidance))
-    if not matcher.is_error():
-        matcher.compute_bitmask()  # what is allowed first
-    sys.stdout.buffer.write(matcher.get_error().encode())
+    sys.stdout.buffer.write(reason_against(sys.stdin.buffer.read().decode(), llguidance).encode())
+
+
+def reason_against(grammar: str, llguidance: Any) -> str:
+    """With a vocabulary of bytes: what special tokens a model has is not known here, so any stands for those named."""
+    for _ in range(MAX_SPECIAL):
+        matcher = llguidance.LLMatcher(llguidance.LLTokenizer("byte"), grammar, log_level=0, limits=limits(llguidance))
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # what is allowed first
+        error: str = matcher.get_error()
+        if named := re.search('unknown special token: "(.+?)"', error):
+            grammar = grammar.replace(named[1], "<|tool|>")
+        elif "Token range" in error and TOKEN_IDS.search(grammar):
+            grammar = TOKEN_IDS.sub("<[1]>", grammar)
+        else:
+            return error
+    return f"it names more than {MAX_SPECIAL} special tokens"
 
 
 def limits(llguidance: Any) -> Any:

@@ -73,7 +73,7 @@ class TurnsDecoder:
         logits = self._place(rows.pages[0]).logits(tokens, rows.position, rows.wanted)
         wanted = logits.reshape(-1, self.vocab_size)[-rows.wanted or len(logits) :]
         settings = rows.settings[: rows.wanted]
-        masks: Sequence[np.ndarray | None] = rows.masks or [None] * rows.wanted
+        masks: Sequence[np.ndarray | None] = rows.masks if rows.masks else [None] * rows.wanted
         ways = zip(wanted, settings, masks, strict=True)
         return wanted, [sample(row.astype(np.float64), how, mask) for row, how, mask in ways]
 
