@@ -64,7 +64,8 @@ class Sample(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         logits, masks = self.logits, self.masks
-        counts = {} if masks is None else {"words": masks.width, "mask_rows": masks.rows}
+        words = ceil_div(logits.width, 32)
+        counts = {} if masks is None else {"mask_rows": masks.rows}
         yield kernel("sampling/sample.wgsl", LANES=LANES, MASKED=masks is not None).over(
             logits.rows,
             logits=logits,
@@ -74,7 +75,8 @@ class Sample(Op):
             ids=out,
             rows=logits.rows,
             width=logits.width,
-            run=ceil_div(logits.width, LANES),
+            words=words,
+            run=ceil_div(words, LANES),
             settings_row=SETTINGS if self.settings.rank == 2 else 0,
             **counts,
         )
