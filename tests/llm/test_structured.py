@@ -199,6 +199,17 @@ def test_speculation_checks_drafts_against_the_grammar(where: str | None) -> Non
         assert guessed.tokens == plain.tokens and guessed.stats.calls <= plain.stats.calls
 
 
+def test_forced_tokens_behind_a_draft_that_fills_a_page(where: str | None) -> None:
+    """With one of these prompts, a page ends where tokens are forced."""
+    grammar = Grammar.regex("[xy]{24}-12-12[xy]")
+    with open_engine(where) as engine:
+        for length in range(7, 12):
+            plain = engine.submit([5] * length, grammar=grammar).result(60)
+            guessed = engine.submit([5] * length, grammar=grammar, speculate=True).result(60)
+            assert guessed.tokens == plain.tokens and guessed.finish_reason == "stop"
+            assert guessed.stats.calls < plain.stats.calls
+
+
 def test_samples_follow_the_grammar_each_by_itself(where: str | None) -> None:
     prompt = [7, 9, 11] * 10
     with open_engine(where) as engine:

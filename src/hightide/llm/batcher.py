@@ -143,6 +143,7 @@ class Batcher:
     def _place(self, generation: Generation, chosen: list[Rows], room: list[int]) -> None:
         sequence = generation.sequence
         if generation.reading > 1 and self.share_prefixes:
+            sequence.name_pages(generation.tokens)  # a draft that was right may have filled one
             self.counters.found += sequence.share_prefix(generation.tokens)
         count = min(generation.wants(), room[0])
         fed = self._fed.get(generation)

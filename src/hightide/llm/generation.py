@@ -258,7 +258,8 @@ class Generation:
         self.tokens = self.tokens[: context // 8] + self.tokens[-max(1, context // 2) :]
         self._first_made = len(self.tokens) - made
         self.prompt = len(self.tokens)
-        self.sequence.truncate(0)
+        if self._started:
+            self.sequence.truncate(0)
 
     def finish(self, reason: str) -> None:
         if self.ended:
@@ -266,7 +267,8 @@ class Generation:
         self.finish_reason = reason
         if self.text and reason != "closed" and (rest := self.text.flush()):
             self.pieces.append(Piece(rest, -1))
-        self.sequence.filled = min(self.sequence.filled, len(self.tokens))
+        if self._started:  # else the sequence may be another's still
+            self.sequence.filled = min(self.sequence.filled, len(self.tokens))
 
     def fail(self, error: BaseException) -> None:
         self.error = error
