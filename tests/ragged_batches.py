@@ -23,10 +23,11 @@ GREEDY = np.zeros(5, np.float32)
 
 @dataclass
 class Step:
-    """The inputs of a step, and of which (sequence, position) each wanted row is."""
+    """The inputs of a step, and of which (sequence, position) each wanted row is, and which tokens it may be."""
 
     inputs: list[np.ndarray]
     wanted: list[tuple[int, int]]
+    allowed: np.ndarray  # [wanted, vocabulary]
 
 
 @dataclass
@@ -85,10 +86,16 @@ class Batches:
         positions = [position for _, position in rows]
         places = [self.pages[n][position // page] * page + position % page for n, position in rows]
         settings = np.zeros((len(wanted), 5), np.float32)
+        allowed = self.rng.random((sizes.wanted, self.vocabulary)) < 0.1
+        allowed[:, 0] |= ~allowed.any(axis=1)
+        masked = np.where(self.rng.random(len(wanted)) < 0.5, self.rng.integers(0, sizes.wanted, len(wanted)), -1)
+        bits = np.packbits(allowed, axis=1, bitorder="little")
+        masks = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 4))).view("<i4")
         singles, tiles = (np.array(tile, np.int32).reshape(-1, 4) for tile in lists)
-        given = (tokens[None], chosen, positions, places, wanted, settings, singles, tiles, table, [max(positions) + 1])
+        rows_of = (tokens[None], chosen, positions, places, wanted, settings, masks, masked)
+        given = (*rows_of, singles, tiles, table, [max(positions) + 1])
         inputs = [np.asarray(one, np.float32 if one is settings else np.int32) for one in given]
-        return Step(inputs, [rows[row] for row in wanted])
+        return Step(inputs, [rows[row] for row in wanted], allowed[masked] | (masked < 0)[:, None])
 
 
 def decoder(path: Path) -> Graph:

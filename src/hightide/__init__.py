@@ -16,6 +16,7 @@ from hightide.errors import DeviceError, HightideError, InputError, ProgramError
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
     from hightide.llm.engine import Engine
+    from hightide.llm.grammar import Grammar
     from hightide.llm.llm import LLM
     from hightide.llm.options import GenerationOptions
     from hightide.llm.token_sampling import Sampling
@@ -28,6 +29,7 @@ __all__ = [
     "DeviceError",
     "Engine",
     "GenerationOptions",
+    "Grammar",
     "HightideError",
     "InputError",
     "Method",
@@ -45,6 +47,7 @@ _LAZY = {
     "Engine": "hightide.llm.engine",
     "LLM": "hightide.llm.llm",
     "GenerationOptions": "hightide.llm.options",
+    "Grammar": "hightide.llm.grammar",
     "Method": "hightide.pte.program",
     "Program": "hightide.pte.program",
     "Sampling": "hightide.llm.token_sampling",

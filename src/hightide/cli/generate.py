@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hightide.cli.batch_generate import Summary, generate_batch, logprobs_json, read_prompts
+from hightide.cli.constraints import ConstraintOptions
 from hightide.cli.groups import grouped
 from hightide.cli.model import describe, open_model, require_tokenizer
 from hightide.cli.options import (
@@ -92,6 +93,7 @@ def generate(
     many: ManyPrompts,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256,
     stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None,
+    constraint: ConstraintOptions,
     sampling: GenerateSampling,
     opening: ModelOptions,
     stats: Annotated[bool, typer.Option("--stats", help="Show times and device memory.")] = False,
@@ -102,7 +104,8 @@ def generate(
     The text streams to stdout; everything else goes to stderr.
     With --prompts, every line of a file is answered, several at a time.
     """
-    options = GenerationOptions().changed(sampling.by_name() | dict(max_tokens=max_tokens, stop=stop or ()))
+    answer = dict(max_tokens=max_tokens, stop=stop or (), grammar=constraint.read())
+    options = GenerationOptions().changed(sampling.by_name() | answer)
     if many.prompts is not None or many.out is not None:
         summary = _answer_file(model, prompt, kind, many, options, opening)
         if as_json:

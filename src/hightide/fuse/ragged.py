@@ -38,6 +38,7 @@ from hightide.ops.arguments import arguments_of
 from hightide.ops.attention.attention import scale_of
 from hightide.ops.binding import mutated_ids
 from hightide.ops.builder import GraphBuilder
+from hightide.ops.contract import ceil_div
 from hightide.ops.sampling.sampling import SETTINGS
 
 __all__ = ["RAGGED_DYNAMIC", "RAGGED_INPUTS", "NotRaggedError", "RaggedSizes", "ragged"]
@@ -49,12 +50,14 @@ RAGGED_INPUTS = (
     "places",
     "wanted",
     "settings",
+    "masks",
+    "masked",
     "singles",
     "tiles",
     "pages",
     "longest",
 )
-RAGGED_DYNAMIC = (True, False, True, True, True, True, True, True, False, False)
+RAGGED_DYNAMIC = (True, False, True, True, True, True, False, True, True, True, False, False)
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
 ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default")
@@ -123,8 +126,9 @@ class _Walk:
         self._written = {id for call in graph.calls if call.name in REGISTRY for id in mutated_ids(call)}
         self._counts: dict[bool, SymIntValue] = {}
         t, w = sizes.rows, sizes.wanted
+        masks: list[Dims] = [(w, ceil_div(_vocabulary(graph), 32)), (w,)]
         lists: list[Dims] = [(sizes.singles, 4), (sizes.tiles, 4), (sizes.table,), (1,)]
-        dims: list[Dims] = [(1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), *lists]
+        dims: list[Dims] = [(1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), *masks, *lists]
         self.inputs: dict[str, TensorValue] = {
             name: b.input(d, "float32" if name == "settings" else "int32")
             for name, d in zip(RAGGED_INPUTS, dims, strict=True)
@@ -360,7 +364,15 @@ class _Walk:
         b, old = self.builder, self.graph.values[logits]
         assert isinstance(old, TensorValue)
         b.values[value.id] = replace(value, host_dtype=old.host_dtype)
-        return b.graph(value, b.call("hightide.sample.default", value, self.inputs["settings"], dtype="int32"))
+        how = [self.inputs[name] for name in ("settings", "masks", "masked")]
+        return b.graph(value, b.call("hightide.sample.default", value, *how, dtype="int32"))
+
+
+def _vocabulary(graph: Graph) -> int:
+    logits = graph.values[graph.outputs[0]] if graph.outputs else None
+    if not isinstance(logits, TensorValue) or not logits.dims:
+        raise NotRaggedError("the first output is not logits")
+    return logits.dims[-1]
 
 
 def _flat(given: Any) -> list[Any]:

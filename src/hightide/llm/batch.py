@@ -23,6 +23,7 @@ class Rows:
     pages: Sequence[int]
     wanted: int = 1  # how many of the last rows the next ids are wanted of
     settings: Sequence[np.ndarray] = (GREEDY,)  # how each of these is chosen
+    masks: Sequence[np.ndarray] = ()  # the tokens that each of these may be, a bit per token; none: any
     owner: Any = None
 
 
@@ -44,13 +45,15 @@ class Batch:
 
 @dataclass
 class Tables:
-    """The inputs of a ragged graph but for `chosen`, which stays on the device."""
+    """The inputs of a ragged graph but for `chosen`, which stays on the device. `masks` are those that some row has."""
 
     tokens: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
     settings: list[np.ndarray] = field(default_factory=list)
+    masks: list[np.ndarray] = field(default_factory=list)
+    masked: list[int] = field(default_factory=list)
     singles: list[tuple[int, int, int, int]] = field(default_factory=list)
     tiles: list[tuple[int, int, int, int]] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
@@ -66,6 +69,9 @@ class Tables:
         self.pages += rows.pages[: -(-end // page)]
         self.wanted += range(first + count - rows.wanted, first + count)
         self.settings += rows.settings[: rows.wanted]
+        own = rows.masks[: rows.wanted]
+        self.masked += range(len(self.masks), len(self.masks) + len(own)) if own else [-1] * rows.wanted
+        self.masks += own
         self.longest = max(self.longest, end)
         if alike or count == 1:
             self.singles += [(first + n, 1, position + n, table) for n in range(count)]
@@ -74,7 +80,7 @@ class Tables:
                 self.tiles.append((first + at, min(TILE, count - at), position + at, table))
 
     def arrays(self, table: int) -> dict[str, np.ndarray]:
-        """By the names of the inputs; `table` is the length of `pages`."""
+        """By the names of the inputs, but for `masks`; `table` is the length of `pages`."""
         pages = np.zeros(table, np.int32)
         pages[: len(self.pages)] = self.pages
         return {
@@ -83,6 +89,7 @@ class Tables:
             "places": np.array(self.places, np.int32),
             "wanted": np.array(self.wanted, np.int32),
             "settings": np.array(self.settings, np.float32).reshape(-1, SETTINGS),
+            "masked": np.array(self.masked, np.int32),
             "singles": np.array(self.singles, np.int32).reshape(-1, 4),
             "tiles": np.array(self.tiles, np.int32).reshape(-1, 4),
             "pages": pages,

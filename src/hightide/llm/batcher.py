@@ -69,6 +69,7 @@ class Batcher:
 
     def add(self, generation: Generation) -> None:
         self.pool.sequences.add(generation.sequence)
+        self.counters.new_tokens += generation.stats.new_tokens  # those that needed no step
         if not generation.ended:
             self.waiting.append(generation)
 
@@ -142,6 +143,7 @@ class Batcher:
     def _place(self, generation: Generation, chosen: list[Rows], room: list[int]) -> None:
         sequence = generation.sequence
         if generation.reading > 1 and self.share_prefixes:
+            sequence.name_pages(generation.tokens)  # a draft that was right may have filled one
             self.counters.found += sequence.share_prefix(generation.tokens)
         count = min(generation.wants(), room[0])
         fed = self._fed.get(generation)
@@ -185,7 +187,7 @@ class Batcher:
             if len(self.running) >= self.max_sequences or not room[0] or self._short:
                 return
             leader = generation.leader
-            if leader is not None and not leader.ended and len(leader.tokens) == leader.prompt:
+            if leader is not None and not leader.ended and not leader.answering:
                 continue  # the prompt is being read
             if leader is not None and self._can_fork(leader, generation):
                 generation.sequence = leader.sequence.fork()

@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]  # (done, in all)
 class StepResult:
     """What a step gave: ids [wanted], and logits [wanted, vocabulary] where they were asked for.
 
-    An id of -1 stands for logits that are not numbers.
+    An id of -1 stands for logits that are not numbers, -2 for a mask that leaves no token.
     """
 
     ids: np.ndarray
@@ -97,9 +97,14 @@ class RaggedDecoder:
 
     def _inputs(self, batch: Batch, fed: bool = False) -> list[Any]:
         """`fed`: the ids of the step before are on the device."""
-        given: dict[str, Any] = tables(batch, self.page, self.alike).arrays(self.sizes.table)
-        chosen = (self.sizes.wanted,)
-        given["chosen"] = Fed(chosen) if fed else np.zeros(chosen, np.int32)
+        made = tables(batch, self.page, self.alike)
+        given: dict[str, Any] = made.arrays(self.sizes.table)
+        chosen, masks = (self.sizes.wanted,), (self.sizes.wanted, -(-self.vocab_size // 32))
+        if fed:
+            given["chosen"], given["masks"] = Fed(chosen), Fed(masks, np.array(made.masks, np.int32))
+        else:
+            given["chosen"], given["masks"] = np.zeros(chosen, np.int32), np.zeros(masks, np.int32)
+            given["masks"][: len(made.masks)] = made.masks or 0
         return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:

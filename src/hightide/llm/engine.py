@@ -29,7 +29,7 @@ from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
 from hightide.llm.request import Request
 from hightide.llm.tokenizer import Tokenizer
-from hightide.option_checks import check_bool, check_int, check_path, checked_bytes
+from hightide.option_checks import check_bool, check_int, check_path, checked_bytes, checked_list
 
 RATE_SECONDS = 10.0  # over which tokens per second are counted
 MAX_SAMPLES = 64
@@ -146,31 +146,45 @@ class Engine:
         """Token ids of text, of chat messages (through the model's template), or of ids."""
         return self._model.encode(prompt)
 
-    def submit(self, prompt: Prompt, options: GenerationOptions | None = None, n: int = 1, **changes: Any) -> Request:
+    def submit(
+        self,
+        prompt: Prompt,
+        options: GenerationOptions | None = None,
+        n: int = 1,
+        made: Sequence[int] = (),
+        **changes: Any,
+    ) -> Request:
         """Ask for an answer to text, token ids or chat messages, or for `n` of them; returns at once.
 
-        Options are those of `LLM.stream`. Samples of one request have the seeds seed, seed + 1 and so on.
+        Options are those of `LLM.stream`. Samples of one request have the seeds seed, seed + 1 and so on. `made` are
+        the first tokens of an answer that another engine of the same model began: this one goes on behind them, as the
+        other would have with the same seed and options. `max_tokens` counts them, and only what follows them is given.
         """
         self._check_open()
         check_int("n", n, 1)
         if n > MAX_SAMPLES:
             raise InputError(f"n must be at most {MAX_SAMPLES}, not {n}")
+        begun = checked_list("made", made, "token ids")
+        for token in begun:
+            check_int("a token id in made", token, 0)
+        if begun and n > 1:
+            raise InputError("made is the beginning of one answer; ask for each of several by itself")
         given = read_options(options, changes)
         seeds = [None if given.seed is None else given.seed + sample for sample in range(n)]
         ids = self._model.encode(prompt)
         spelled = isinstance(prompt, str)
-        generations = [self._generation(ids, replace(given, seed=seed), spelled) for seed in seeds]
+        generations = [self._generation(ids, replace(given, seed=seed), spelled, begun) for seed in seeds]
         for follower in generations[1:]:
             follower.leader = generations[0]
         request = Request(generations, self._loop.cancel)
         self._loop.add(request, self.max_waiting)
         return request
 
-    def _generation(self, ids: list[int], options: GenerationOptions, spelled: bool) -> Generation:
+    def _generation(self, ids: list[int], options: GenerationOptions, spelled: bool, made: Sequence[int]) -> Generation:
         sequence = PagedSequence(self._loop.batcher.pool)
         if self._loop.batcher.drafter is not None and options.sampling.on_device:
             options = replace(options, speculate=True)
-        return self._model.generation(sequence, ids, options, spelled)
+        return self._model.generation(sequence, ids, options, spelled, made)
 
     def generate(
         self, prompts: Sequence[Prompt], options: GenerationOptions | None = None, **changes: Any

@@ -8,14 +8,16 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from hightide.errors import HightideError
+from hightide.errors import HightideError, InputError
 from hightide.llm.answer import Piece, Stats
 from hightide.llm.batch import GREEDY, Rows
+from hightide.llm.constraint import Constraint, draft_masks, next_mask, token_bits
 from hightide.llm.decoder import Decoder
 from hightide.llm.options import GenerationOptions
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.text_stream import TextStream
 from hightide.llm.token_sampling import ChosenToken, find_draft
+from hightide.ops.sampling.sampling import NO_NUMBERS, NONE_ALLOWED
 
 MAX_DRAFT = 7  # tokens guessed at once by prompt lookup
 
@@ -39,11 +41,18 @@ class Generation:
         options: GenerationOptions,
         ends: Collection[int],
         text: TextStream | None,
+        constraint: Constraint | None = None,
+        made: Sequence[int] = (),
     ) -> None:
-        """`ends` are the tokens that end the answer; `text` spells it, if there is a tokenizer."""
+        """`ends` are the tokens that end the answer; `text` spells it, if there is a tokenizer.
+
+        `made` are the first tokens of the answer, which somebody has already; HightideError if the constraint does not
+        allow them.
+        """
         self.decoder, self.sequence = decoder, sequence
         self.options, self.sampling = options, options.sampling
         self.ends, self.text = frozenset(ends), text
+        self.constraint, self._end_bits = constraint, token_bits(ends, decoder.vocab_size)
         self.tokens = list(ids)
         self.prompt = len(ids)  # of the tokens
         self.under_way = 0  # steps that it has rows in
@@ -61,6 +70,7 @@ class Generation:
         self._started = self._first = 0.0
         if self.limit == 0:
             self.finish("length")
+        self._go_on(made)
 
     @property
     def ended(self) -> bool:
@@ -72,6 +82,16 @@ class Generation:
         return len(self.tokens) - self.sequence.filled
 
     @property
+    def answer_length(self) -> int:
+        """In tokens, so far."""
+        return len(self.tokens) - self._first_made
+
+    @property
+    def answering(self) -> bool:
+        """Whether the prompt was read."""
+        return bool(self._first)
+
+    @property
     def host_chooses(self) -> bool:
         return not self.sampling.on_device
 
@@ -79,7 +99,7 @@ class Generation:
         """The keys and values of the first `shared` tokens are there."""
         if not self._started:  # else the context was shifted
             self._started = time.perf_counter()
-            self.stats.reused_tokens = shared
+            self.stats.reused_tokens = min(shared, self.prompt)
 
     # ---- rows of a step
 
@@ -93,14 +113,14 @@ class Generation:
 
     def _can_run_ahead(self) -> bool:
         """Whether its next token is being chosen on the device, and more are wanted after it."""
-        made = len(self.tokens) + 1 - self._first_made
+        host_decides = self.host_chooses or self.speculates or self.constraint is not None
         room = self.sequence.filled < self.decoder.context
-        return not self.reading and not self.host_chooses and not self.speculates and room and made < self.limit
+        return not self.reading and not host_decides and room and self.answer_length + 1 < self.limit
 
     @property
     def checks_draft(self) -> bool:
         """Whether it can check a draft in the next step."""
-        return self.speculates and self.reading == 1 and not self.under_way and len(self.tokens) > self.prompt
+        return self.speculates and self.reading == 1 and not self.under_way and self.answering
 
     def look_up_draft(self) -> None:
         """What followed the newest tokens when they came before."""
@@ -123,13 +143,17 @@ class Generation:
             return self._rows(known, 0)
         draft = self.draft[: min(most - 1, wanted - 1)] if len(known) == 1 else []
         self.draft = []
-        return self._rows([*known, *draft], 1 + len(draft))
+        masks: list[np.ndarray] = []
+        if self.constraint is not None and not self.host_chooses:
+            masks = draft_masks(self.constraint, draft, self._end_bits)
+            draft = draft[: len(masks) - 1]
+        return self._rows([*known, *draft], 1 + len(draft), masks)
 
-    def _rows(self, tokens: list[int], wanted: int) -> Rows:
+    def _rows(self, tokens: list[int], wanted: int, masks: Sequence[np.ndarray] = ()) -> Rows:
         position = self.sequence.filled
         first = position + len(tokens) - wanted + 1  # the position that the first id is for
         settings = [self._settings(first + n) for n in range(wanted)]
-        return Rows(tokens, position, self.sequence.pages, wanted, settings, self)
+        return Rows(tokens, position, self.sequence.pages, wanted, settings, masks, self)
 
     def _settings(self, position: int) -> np.ndarray:
         # One draw per token: the same seed gives the same text however much of the prompt has to be read.
@@ -161,17 +185,54 @@ class Generation:
         if draft:  # the rows behind are of tokens that did not come
             self.sequence.filled = rows.position + 1 + agreed
         for n in range(agreed + 1):
-            self._append(int(ids[n]), None if logits is None else logits[n])
             if self.ended:
                 return
+            self._append(self._chosen(int(ids[n]), None if logits is None else logits[n]))
+        self._append_forced(self._forced())
 
-    def _append(self, token: int, logits: np.ndarray | None) -> None:
-        if token < 0:
+    def _chosen(self, token: int, logits: np.ndarray | None) -> ChosenToken:
+        if token == NO_NUMBERS:
             raise OddLogits("the model's logits are not numbers")
-        choice = ChosenToken(token)
-        if self.host_chooses:
-            assert logits is not None
-            choice = self.sampling.choose(logits, self.tokens, self._draw(len(self.tokens)))
+        if token == NONE_ALLOWED:
+            raise HightideError("of the tokens that the grammar allows next, the model rules out all")
+        if not self.host_chooses:
+            return ChosenToken(token)
+        assert logits is not None
+        mask = None if self.constraint is None else next_mask(self.constraint, self._end_bits)
+        return self.sampling.choose(logits, self.tokens, self._draw(len(self.tokens)), mask)
+
+    def _forced(self) -> list[int]:
+        """Tokens that need not be chosen: with the constraint, they are known."""
+        return [] if self.constraint is None or self.ended else self.constraint.forced()
+
+    def _append_forced(self, tokens: Sequence[int]) -> None:
+        """Also those that are forced after them. They are read with the next token, as a prompt is."""
+        while tokens and not self.ended:
+            for token in tokens:
+                if not self.ended:
+                    self._append(self.sampling.certain(token))
+            tokens = self._forced()
+
+    def _go_on(self, made: Sequence[int]) -> None:
+        """Behind tokens that were made before, as if they had been made here. Also where there are none."""
+        try:
+            forced = self._forced()
+            for token in made:
+                if self.ended:
+                    break
+                self._append(ChosenToken(token))
+                forced = forced[1:] if forced[:1] == [token] else []  # a run of them may end in its midst
+                forced = forced or self._forced()
+            while self.pieces and self.pieces[0].token >= 0:  # the caller has them
+                self.pieces.popleft()
+            self.stats.new_tokens = 0
+            if self.constraint is not None and self.constraint.complete:
+                self.finish("stop")
+            self._append_forced(forced)
+        except HightideError as error:
+            raise InputError(f"the tokens in made do not fit: {error}" if made else str(error)) from None
+
+    def _append(self, choice: ChosenToken) -> None:
         self.tokens.append(choice.token)
         if choice.token in self.ends:
             self.finish("stop")
@@ -179,9 +240,11 @@ class Generation:
         self.stats.new_tokens += 1
         text = self.text.feed(choice.token) if self.text else ""
         self.pieces.append(Piece(text, choice.token, choice.logprob, choice.alternatives))
-        if self.text and self.text.stopped:
-            self.finish("stop", flush=False)
-        elif self.stats.new_tokens >= self.limit:
+        if self.constraint is not None:
+            self.constraint.accept(choice.token)
+        if (self.text and self.text.stopped) or (self.constraint is not None and self.constraint.complete):
+            self.finish("stop")
+        elif self.answer_length >= self.limit:
             self.finish("length")
         elif len(self.tokens) > self.decoder.context:
             if self.options.on_full == "shift":
@@ -195,15 +258,17 @@ class Generation:
         self.tokens = self.tokens[: context // 8] + self.tokens[-max(1, context // 2) :]
         self._first_made = len(self.tokens) - made
         self.prompt = len(self.tokens)
-        self.sequence.truncate(0)
+        if self._started:
+            self.sequence.truncate(0)
 
-    def finish(self, reason: str, flush: bool = True) -> None:
+    def finish(self, reason: str) -> None:
         if self.ended:
             return
         self.finish_reason = reason
-        if flush and self.text and reason != "closed" and (rest := self.text.flush()):
+        if self.text and reason != "closed" and (rest := self.text.flush()):
             self.pieces.append(Piece(rest, -1))
-        self.sequence.filled = min(self.sequence.filled, len(self.tokens))
+        if self._started:  # else the sequence may be another's still
+            self.sequence.filled = min(self.sequence.filled, len(self.tokens))
 
     def fail(self, error: BaseException) -> None:
         self.error = error
@@ -221,4 +286,4 @@ class Generation:
 
     def _tell(self, done: int) -> None:
         if self.options.progress:
-            self.options.progress(done, self.prompt)
+            self.options.progress(min(done, self.prompt), self.prompt)

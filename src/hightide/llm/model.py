@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from hightide.llm.context_room import what_fits
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.generation import Generation
+from hightide.llm.grammar import GrammarVocabulary
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import MAX_KEEP, choose_context
 from hightide.llm.options import GenerationOptions
@@ -33,6 +35,7 @@ from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.ops.binding import graph_aliases
 from hightide.ops.choices import check_routes
 from hightide.ops.pages.work_lists import TILE
+from hightide.ops.sampling.sampling import SETTINGS
 from hightide.option_checks import check_callable, check_int, check_path
 from hightide.pte.program import Program, load
 from hightide.runtime.build import build_session, check_kv, choose_device, named_device
@@ -68,6 +71,8 @@ class Model:
     tokenizer: Tokenizer | None
     ends: frozenset[int]  # tokens that end an answer
     fingerprint: list[int] = field(default_factory=list)
+    _vocabulary: GrammarVocabulary | None = None  # made for the first grammar
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of text, of chat messages (through the model's template), or of ids."""
@@ -89,31 +94,50 @@ class Model:
         return self.tokenizer
 
     def generation(
-        self, sequence: PagedSequence, ids: list[int], options: GenerationOptions, continues: bool = False
+        self,
+        sequence: PagedSequence,
+        ids: list[int],
+        options: GenerationOptions,
+        continues: bool = False,
+        made: Sequence[int] = (),
     ) -> Generation:
         """An answer to be made in this sequence; InputError for a prompt or options that cannot be.
 
-        `continues`: its text goes on where that of the prompt ends.
+        `continues`: its text goes on where that of the prompt ends. `made` are its first tokens, made before.
         """
         options.sampling.check_tokens(self.decoder.vocab_size)
         self.check_prompt(ids)
+        self._check_ids(made)
         if options.stop and self.tokenizer is None:
             raise InputError("stop strings need a tokenizer; without one, use stop_ids")
         text = None
         if self.tokenizer is not None:
-            text = TextStream(self.tokenizer, options.stop, continues=continues)
+            # A grammar says what the text is, a space at its beginning too.
+            text = TextStream(self.tokenizer, options.stop, continues=continues or options.grammar is not None)
         ends = frozenset(options.stop_ids).union(() if options.ignore_eos else self.ends)
-        return Generation(self.decoder, sequence, ids, options, ends, text)
+        constraint = None if options.grammar is None else self._grammar_vocabulary().constraint(options.grammar)
+        return Generation(self.decoder, sequence, ids, options, ends, text, constraint, made)
+
+    def _grammar_vocabulary(self) -> GrammarVocabulary:
+        if self.tokenizer is None:
+            raise InputError(f"a grammar needs a tokenizer, and {self.path.name} has none; give one with tokenizer=")
+        with self._lock:
+            if self._vocabulary is None:
+                self._vocabulary = GrammarVocabulary(self.tokenizer, self.decoder.vocab_size)
+            return self._vocabulary
 
     def check_prompt(self, ids: Sequence[int]) -> None:
         if not ids:
             raise InputError("the prompt is empty")
-        vocabulary, context = self.decoder.vocab_size, self.decoder.context
+        self._check_ids(ids)
+        if len(ids) > self.decoder.context:
+            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {self.decoder.context}")
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        vocabulary = self.decoder.vocab_size
         bad = next((i for i in ids if not 0 <= i < vocabulary), None)
         if bad is not None:
             raise InputError(f"token id {bad} is outside the vocabulary of {vocabulary}")
-        if len(ids) > context:
-            raise InputError(f"the prompt has {len(ids)} tokens; the context holds {context}")
 
 
 def check_opening(
@@ -190,8 +214,11 @@ def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, 
     sizes = ragged_sizes(graph, context, rows, placement, halves, 1 << 62 if gpu is None else gpu.max_binding)
     made = ragged(graph, sizes)
     routes = {**(placement.routes or {}), **({"rows": "alike"} if placement.alike else {})}
+    masks = made.values[made.inputs[RAGGED_INPUTS.index("masks")]]
+    assert isinstance(masks, TensorValue)
+    levels = _levels(sizes, masks.dims[1])
     session = build_session(
-        made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, placement.progress, placement.kv, routes, levels=_levels(sizes)
+        made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, placement.progress, placement.kv, routes, levels=levels
     )
     return RaggedDecoder(session, sizes, context=min(context, sizes.pages * sizes.page), alike=placement.alike)
 
@@ -227,15 +254,16 @@ def _cache_bytes(graph: Graph, aliases: Aliases, halves: bool) -> list[int]:
     return [heads * depth * (2 if halves else 4) for _, _, heads, depth in dims]
 
 
-def _levels(sizes: RaggedSizes) -> list[tuple[Dims, ...]]:
+def _levels(sizes: RaggedSizes, words: int) -> list[tuple[Dims, ...]]:
     """Steps that a build prepares: prompts of some lengths, and decodes of some numbers of sequences."""
     rows = [n for n in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024) if n < sizes.rows]
-    levels = [_level(sizes, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
-    levels += [_level(sizes, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
+    levels = [_level(sizes, words, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
+    levels += [_level(sizes, words, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
     return levels
 
 
-def _level(sizes: RaggedSizes, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
+def _level(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
+    """`words` are those of a mask."""
     if sizes.singles >= sizes.rows and tiles:  # every row is a tile of its own
         singles, tiles = rows, 0
     dims: dict[str, Dims] = {
@@ -244,7 +272,9 @@ def _level(sizes: RaggedSizes, rows: int, wanted: int, singles: int, tiles: int)
         "positions": (rows,),
         "places": (rows,),
         "wanted": (wanted,),
-        "settings": (wanted, 5),
+        "settings": (wanted, SETTINGS),
+        "masks": (sizes.wanted, words),
+        "masked": (wanted,),
         "singles": (singles, 4),
         "tiles": (tiles, 4),
         "pages": (sizes.table,),

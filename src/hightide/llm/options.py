@@ -8,6 +8,7 @@ from typing import Any
 
 from hightide.errors import InputError
 from hightide.llm.decoder import Progress
+from hightide.llm.grammar import Grammar
 from hightide.llm.token_sampling import Sampling
 from hightide.option_checks import check_bool, check_callable, check_int, checked_list, shown
 
@@ -26,6 +27,7 @@ class GenerationOptions:
     speculate: bool = False  # guess tokens from the text so far, check several in one call
     on_full: str = "stop"  # at a full context: "stop", or "shift" out its oldest half
     progress: Progress | None = None  # called with (prompt tokens read, prompt tokens)
+    grammar: Grammar | None = None  # what the answer must look like
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
@@ -41,6 +43,8 @@ class GenerationOptions:
         check_bool("ignore_eos", self.ignore_eos)
         check_bool("speculate", self.speculate)
         check_callable("progress", self.progress)
+        if self.grammar is not None and not isinstance(self.grammar, Grammar):
+            raise InputError(f"grammar must be a Grammar, such as Grammar.json_schema gives, not {shown(self.grammar)}")
         if not isinstance(self.sampling, Sampling):
             raise InputError(f"sampling must be a Sampling, not {shown(self.sampling)}")
         if self.on_full not in ON_FULL:

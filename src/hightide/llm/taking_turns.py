@@ -72,8 +72,10 @@ class TurnsDecoder:
         tokens = [max(0, int(self._chosen[-1 - token])) if token < 0 else token for token in rows.tokens]
         logits = self._place(rows.pages[0]).logits(tokens, rows.position, rows.wanted)
         wanted = logits.reshape(-1, self.vocab_size)[-rows.wanted or len(logits) :]
-        settings = [list(map(float, row)) for row in rows.settings[: rows.wanted]]
-        return wanted, [sample(row.astype(np.float64), *how) for row, how in zip(wanted, settings, strict=True)]
+        settings = rows.settings[: rows.wanted]
+        masks: Sequence[np.ndarray | None] = rows.masks if rows.masks else [None] * rows.wanted
+        ways = zip(wanted, settings, masks, strict=True)
+        return wanted, [sample(row.astype(np.float64), how, mask) for row, how, mask in ways]
 
     def collect(self, ticket: Any) -> StepResult:
         step: StepResult = ticket

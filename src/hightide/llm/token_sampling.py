@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.ops.sampling.sampling import sample
+from hightide.ops.sampling.sampling import allowed, sample
 from hightide.option_checks import check_int, check_number, shown
 
 
@@ -75,18 +75,28 @@ class Sampling:
         """As `hightide.sample` takes them."""
         return np.array([self.temperature, self.top_k, self.top_p, self.min_p, draw], np.float32)
 
-    def choose(self, logits: np.ndarray, before: Sequence[int], draw: float) -> ChosenToken:
-        """The next token on the host; `before` are the tokens that penalties count."""
+    def choose(
+        self, logits: np.ndarray, before: Sequence[int], draw: float, mask: np.ndarray | None = None
+    ) -> ChosenToken:
+        """The next token on the host; `before` are the tokens that penalties count, `mask` has those that it may be."""
         adjusted = self._adjusted(logits.astype(np.float64), before)
-        token = sample(adjusted, *self.settings(draw).astype(np.float64).tolist())
+        if mask is not None:
+            adjusted[~allowed(mask, len(adjusted))] = -np.inf
+        token = sample(adjusted, self.settings(draw))
         if token < 0:
-            raise InputError("logit_bias and the penalties leave no token to choose")
+            others = " and the penalties" if mask is None else ", the penalties and the grammar"
+            raise InputError(f"logit_bias{others} leave no token to choose")
         if not self.logprobs:
             return ChosenToken(token)
         logprobs = adjusted - adjusted.max()
         logprobs -= np.log(np.exp(logprobs).sum())
         likeliest = np.argsort(-logprobs, kind="stable")[: self.logprobs]
+        likeliest = likeliest[logprobs[likeliest] > -np.inf]
         return ChosenToken(token, float(logprobs[token]), tuple((int(i), float(logprobs[i])) for i in likeliest))
+
+    def certain(self, token: int) -> ChosenToken:
+        """A token that is the only one there can be."""
+        return ChosenToken(token, 0.0, ((token, 0.0),)) if self.logprobs else ChosenToken(token)
 
     def _adjusted(self, logits: np.ndarray, before: Sequence[int]) -> np.ndarray:
         for token, bias in self.logit_bias.items():

@@ -120,15 +120,18 @@ class CpuSession(BaseSession):
     def launch(self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED) -> list[np.ndarray]:
         """Runs at once; see `Session.launch`."""
         with self.lock:
+            for n, value in enumerate(given):
+                if isinstance(value, Fed) and value.first is not None:
+                    self._feed(value.first.reshape(-1), n)
             given = [self._left(n, v.dims) if isinstance(v, Fed) else v for n, v in enumerate(given)]
             outputs = self.run(given)
             for output, target in feed.items():
-                self._feed(outputs[output].reshape(-1), target)
+                elements = outputs[output].reshape(-1)
+                # -1, no token: clamped as on the GPU
+                self._feed(elements.clip(min=0) if elements.dtype.kind == "i" else elements, target)
             return outputs if want is None else [outputs[n] for n in want]
 
     def _feed(self, elements: np.ndarray, target: int) -> None:
-        if elements.dtype.kind == "i":
-            elements = elements.clip(min=0)  # -1, no token: clamped as on the GPU
         held = self._left(target, self.specs[target].dims).reshape(-1).copy()
         if elements.size > held.size:
             raise HightideError(f"{elements.size} elements do not fit the input that they are fed to")

@@ -453,7 +453,9 @@ class GpuSession(BaseSession):
         """Small ones only if they are not what was written last."""
         for position, (id, array, value) in enumerate(zip(self.graph.inputs, narrowed, given, strict=True)):
             buffer = self.memory.input_buffer(id)
-            if not array.size or buffer is None or isinstance(value, Fed):
+            if isinstance(value, Fed):
+                array = np.zeros(0, np.int32) if value.first is None else self._narrow(position, value.first)
+            if not array.size or buffer is None:
                 continue
             data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
             if data and self._written.pop(position, b"") == data:

@@ -27,9 +27,13 @@ NONE_FED: Feed = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Fed:
-    """An input that the run before left on the device, of these dims; see `Session.launch`."""
+    """An input that the run before left on the device, of these dims; see `Session.launch`.
+
+    `first` are new first elements of it.
+    """
 
     dims: Dims
+    first: np.ndarray | None = None
 
 
 class Session(Protocol):

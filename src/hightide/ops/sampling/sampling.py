@@ -13,6 +13,8 @@ from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kerne
 
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
 LANES = 256
+NO_NUMBERS = -1  # instead of an id: the logits are not numbers
+NONE_ALLOWED = -2  # instead of an id: the mask leaves no token
 
 
 @op("hightide.sample.default", family="sampling")
@@ -21,16 +23,25 @@ class Sample(Op):
 
     Temperature 0 takes the largest (the first of equal ones).
     -infinity rules a token out. A row with NaN or +infinity, or without a finite logit, gives -1.
+
+    `masks` [M, ceil(vocabulary / 32)] have a bit per token, the lowest first: 0 rules it out, before all filters.
+    `masked` [rows] says which of them a row has, or -1. A mask that leaves no token gives -2.
     """
 
     logits: Tensor
     settings: Tensor
+    masks: Tensor | None = None
+    masked: Tensor | None = None
 
     @classmethod
     def fitting(cls, given: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
         """Each row in one of these ways, in turn: with any settings, a draw may fall between two tokens."""
         ways = np.array([(0.75, 1, 1, 0, 0.5), (0, 0, 1, 0, 0.5), (1, 40, 0.875, 0.0625, 0.375)], np.float32)
-        return {"settings": np.resize(ways, given["settings"])}
+        fits = {"settings": np.resize(ways, given["settings"])}
+        if given.get("masks") is not None:
+            masks = np.random.default_rng(1).integers(-(1 << 31), 1 << 31, given["masks"]).astype(np.int32)
+            fits |= {"masks": masks, "masked": np.arange(*given["masked"], dtype=np.int32) % (len(masks) + 1) - 1}
+        return fits
 
     def outputs(self, ctx: Context) -> list[Dims]:
         logits, settings = self.logits, self.settings
@@ -39,41 +50,72 @@ class Sample(Op):
                 f"sampling takes {SETTINGS} settings, for all rows or each,"
                 f" not {list(settings.dims)} for {list(logits.dims)}"
             )
+        masks, masked = self.masks, self.masked
+        if (masks is None) != (masked is None):
+            raise InputError("sampling takes masks, and which of them each row has, or neither")
+        if masks is not None and masked is not None:
+            words = ceil_div(logits.width, 32)
+            if masks.rank != 2 or not masks.rows or masks.width != words or masked.dims != (logits.rows,):
+                raise InputError(
+                    f"masks for {list(logits.dims)} have {words} words and a number for each row,"
+                    f" not {list(masks.dims)} and {list(masked.dims)}"
+                )
         return [self.logits.dims[:-1]]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        logits = self.logits
-        yield kernel("sampling/sample.wgsl", LANES=LANES).over(
+        logits, masks = self.logits, self.masks
+        words = ceil_div(logits.width, 32)
+        counts = {} if masks is None else {"mask_rows": masks.rows}
+        yield kernel("sampling/sample.wgsl", LANES=LANES, MASKED=masks is not None).over(
             logits.rows,
             logits=logits,
             settings=self.settings,
+            masks=masks,
+            masked=self.masked,
             ids=out,
             rows=logits.rows,
             width=logits.width,
-            run=ceil_div(logits.width, LANES),
+            words=words,
+            run=ceil_div(words, LANES),
             settings_row=SETTINGS if self.settings.rank == 2 else 0,
+            **counts,
         )
 
     @staticmethod
-    def reference(logits: np.ndarray, settings: np.ndarray) -> np.ndarray:
+    def reference(
+        logits: np.ndarray, settings: np.ndarray, masks: np.ndarray | None = None, masked: np.ndarray | None = None
+    ) -> np.ndarray:
         rows = logits.reshape(-1, logits.shape[-1])
         by_row = np.broadcast_to(settings, (len(rows), SETTINGS))
-        ids = [sample(row, *own) for row, own in zip(rows, by_row.tolist(), strict=True)]
+        numbers = [-1] * len(rows) if masked is None else masked.tolist()
+        own = [None if masks is None or n < 0 else masks[n] for n in numbers]
+        ids = [sample(row, how, mask) for row, how, mask in zip(rows, by_row, own, strict=True)]
         return np.array(ids, np.int32).reshape(logits.shape[:-1])
 
 
-def sample(logits: np.ndarray, temperature: float, top_k: float, top_p: float, min_p: float, draw: float) -> int:
-    """The id that `draw` in 0..1 picks from the softmax of logits / temperature, after the filters.
+def allowed(mask: np.ndarray, width: int) -> np.ndarray:
+    """The bits of a mask, as bools [width]."""
+    return np.unpackbits(mask.astype("<i4").view(np.uint8), count=width, bitorder="little").astype(bool)
 
-    -1 if the logits are not numbers; see `Sample`.
+
+def sample(logits: np.ndarray, settings: np.ndarray, mask: np.ndarray | None = None) -> int:
+    """The id that the draw picks from the softmax of logits / temperature, after the filters.
+
+    NO_NUMBERS or NONE_ALLOWED if there is none; see `Sample`.
     """
+    temperature, top_k, top_p, min_p, draw = map(float, settings)
     largest = logits.max()  # NaN, if there is one
+    if mask is not None and not (np.isnan(largest) or largest == np.inf):
+        logits = np.where(allowed(mask, len(logits)), logits, -np.inf)
+        largest = logits.max()
+        if largest == -np.inf:
+            return NONE_ALLOWED
     if not np.isfinite(largest):
-        return -1
+        return NO_NUMBERS
     if temperature <= 0:
         return int(logits.argmax())
     weights = np.exp((logits - largest) / temperature)
-    keep = np.ones(len(logits), bool)
+    keep = logits > -np.inf
     if 0 < top_k < len(logits):
         keep &= logits >= np.partition(logits, -int(top_k))[-int(top_k)]
     if top_p < 1:
