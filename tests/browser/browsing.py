@@ -18,3 +18,8 @@ class Opened:
     def goto(self, path: Path) -> Any:
         self.page.goto(path.as_uri())
         return self.page
+
+
+def wait_for_text(page: Any, selector: str, text: str) -> None:
+    """Until an element has this text in it; on pages that allow no script from outside, too."""
+    page.locator(selector).filter(has_text=text).first.wait_for(state="attached")

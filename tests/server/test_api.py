@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from running import Running, running
-from small_models import scripted_model
+from running_server import Running, running
+from scripted_models import scripted_model
 
 KEY = "a key for the tests"
 SCRIPTS = {

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import running
+from running_server import running
 
 SUITE = "examples/llm_server/conformance/test_openai_contract.py"
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,6 +21,7 @@ from hightide.server.chat import chat_completions
 from hightide.server.completions import completions
 from hightide.server.logs import Log
 from hightide.server.metrics import CONTENT_TYPE, Metrics
+from hightide.server.page_files import page_file
 from hightide.server.records import Record
 from hightide.server.replies import DONE, Disconnected, EventStream, JsonReply, ServerEvent, unless_disconnected
 from hightide.server.reply_parts import new_id
@@ -84,10 +85,6 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
 
         return answer
 
-    async def root(_: Request) -> Response:
-        names = ", ".join(service.models)
-        return PlainTextResponse(f"hightide serves {names}. The API of OpenAI is at /v1.\n")
-
     async def health(_: Request) -> Response:
         return JsonReply({"status": "ok"})
 
@@ -110,7 +107,8 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     routes = [
-        Route("/", root),
+        Route("/", page_file),
+        Route("/page/{name:path}", page_file),
         Route("/health", health),
         Route("/ready", ready),
         Route("/metrics", show_metrics),

@@ -14,7 +14,7 @@ from hightide.errors import InputError
 from hightide.server.api_errors import ApiError
 
 KEY_VARIABLE = "HIGHTIDE_API_KEY"
-OPEN_PATHS = ("/", "/health", "/ready")  # without a key
+OPEN_PATHS = ("/", "/health", "/ready")  # without a key, as the page's files are
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +29,8 @@ class Security:
         """ApiError for a request that may not be."""
         self._check_host(headers)
         self._check_origin(headers)
-        if self.keys and path not in OPEN_PATHS and not self._has_key(headers):
+        is_open = path in OPEN_PATHS or path.startswith("/page/")
+        if self.keys and not is_open and not self._has_key(headers):
             raise ApiError(
                 401,
                 "this server needs an API key: send the header Authorization: Bearer KEY",

@@ -19,7 +19,7 @@ import hightide
 from hightide.errors import DeviceError, HightideError, describe, error_text
 from hightide.llm.answer import Piece
 from hightide.llm.request import Request
-from hightide.server.grammars import can_constrain, make_grammar
+from hightide.server.grammars import make_grammar
 from hightide.server.messages import (
     Accepted,
     Beat,
@@ -205,20 +205,13 @@ def submit(engine: hightide.Engine, message: Submit, grammar: Any) -> list[tuple
     begun: list[tuple[list[int], Request]] = []
     try:
         for number, seed, made in message.samples:
-            begun.append(([number], _resume(engine, message.prompt, made, options | {"seed": seed})))
+            resumed = engine.submit(message.prompt, made=made, **options | {"seed": seed})
+            begun.append(([number], resumed))
     except BaseException:
         for _, request in begun:
             request.cancel()
         raise
     return begun
-
-
-def _resume(engine: hightide.Engine, prompt: list[int], made: list[int], options: dict[str, Any]) -> Request:
-    """Go on with an answer that another worker had begun."""
-    if can_constrain():
-        return engine.submit(prompt, **options | {"made": made})
-    left = None if options.get("max_tokens") is None else options["max_tokens"] - len(made)
-    return engine.submit([*prompt, *made], **options | {"max_tokens": left})
 
 
 def main() -> None:

@@ -159,18 +159,21 @@ async function receive(conversation, message, sent, control) {
     const body = {model: $("model").value, messages: [...system, ...sent.map(({role, content}) => ({role, content}))]};
     for (const name of NUMBERS) if (settings[name] !== undefined) body[name] = settings[name];
     const paint = painter(conversation, message);
-    let tokens = 0, first = 0;
+    let tokens = 0, first = 0, told = 0;
     say("Reading the prompt …");
     try {
         for await (const delta of answer(body, control.signal)) {
             if (delta.content || delta.reasoning_content) {
-                first ||= performance.now();
+                first ||= told ||= performance.now();
                 tokens += 1;
                 message.content += delta.content ?? "";
                 if (delta.reasoning_content) message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
                 paint();
-                const seconds = (performance.now() - first) / 1000;
-                if (seconds > 0.5) say(`${((tokens - 1) / seconds).toFixed(1)} tokens/s`);
+                const now = performance.now();
+                if (now - told > 500) {
+                    say(`${((tokens - 1) / (now - first) * 1000).toFixed(1)} tokens/s`);
+                    told = now;
+                }
             }
             if (delta.finish === "length") message.note = "cut: the answer has as many tokens as it may have";
             if (delta.usage) {
@@ -186,20 +189,24 @@ async function receive(conversation, message, sent, control) {
     }
 }
 
-// Shows a growing answer, at most once a frame, and stays at the bottom if the reader is there.
+// Shows a growing answer, and stays at the bottom if the reader is there. Long ones take time to show: then more seldom,
+// so that the page has three quarters of the time for its reader.
 function painter(conversation, message) {
-    let asked = false;
+    let asked = false, pause = 0;
+    const paint = () => {
+        asked = false;
+        if (conversations.current !== conversation) return;
+        const start = performance.now();
+        const box = $("messages");
+        const follows = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+        fill(box.lastElementChild.querySelector(".body"), message);
+        if (follows) scrollDown();
+        pause = Math.min(1000, 4 * (performance.now() - start));
+    };
     return () => {
         if (asked) return;
         asked = true;
-        requestAnimationFrame(() => {
-            asked = false;
-            if (conversations.current !== conversation) return;
-            const box = $("messages");
-            const follows = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
-            fill(box.lastElementChild.querySelector(".body"), message);
-            if (follows) scrollDown();
-        });
+        setTimeout(() => requestAnimationFrame(paint), pause);
     };
 }
 
