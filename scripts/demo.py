@@ -1,10 +1,14 @@
 """An exported program, built once, at several live lengths and checked against the float64 reference; then a
-real model answers a question."""
+real model answers questions, in this process and through a server."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 import warnings
 from itertools import islice
 from pathlib import Path
@@ -66,7 +70,34 @@ def chat() -> None:
             print(piece.text, end="", flush=True)
         print(f"\n[{stream.stats}]", flush=True)
         messages.append({"role": "assistant", "content": answer})
-    print(f"\nTalk to it: {Path(sys.executable).parent / 'hightide'} chat")
+    llm.close()
+
+
+def serve() -> None:
+    """Start `hightide serve`, ask it once as OpenAI's clients do, and stop it."""
+    with tempfile.TemporaryDirectory() as folder:
+        up = Path(folder) / "up"
+        command = [sys.executable, "-m", "hightide", "serve", "--port", "0", "--ready-file", str(up)]
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            while not up.exists():
+                if server.poll() is not None:
+                    sys.exit("demo: hightide serve has ended")
+                time.sleep(0.1)
+            url = f"{up.read_text().strip()}/v1/chat/completions"
+            body = {
+                "messages": [{"role": "user", "content": "Name a river in Italy."}],
+                "temperature": 0,
+                "max_tokens": 24,
+            }
+            print(f"\n> POST {url}\n> {json.dumps(body)}", flush=True)
+            request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=600) as reply:
+                answer = json.load(reply)
+            print(answer["choices"][0]["message"]["content"], f"\n[{answer['usage']}]")
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
 def main() -> None:
@@ -74,8 +105,11 @@ def main() -> None:
     run_program()
     try:
         chat()
+        serve()
     except HightideError as error:  # no network, say
         sys.exit(f"demo: {error}")
+    hightide_command = Path(sys.executable).parent / "hightide"
+    print(f"\nTalk to it: {hightide_command} chat\nOr on a page: {hightide_command} serve")
 
 
 if __name__ == "__main__":
