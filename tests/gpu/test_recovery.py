@@ -201,7 +201,7 @@ def test_a_device_that_is_lost_again_and_again(losses: Losses) -> None:
 
 @pytest.mark.slow
 def test_answers_of_smollm2_at_random_steps(losses: Losses) -> None:
-    """12 of them; HIGHTIDE_LOSSES says how many else, and HIGHTIDE_SEED which. Each keeps 100 MiB until the end."""
+    """12 of them; HIGHTIDE_LOSSES says how many else, and HIGHTIDE_SEED which. Each leaves memory behind."""
     chance, wanted, lost = np.random.default_rng(int(os.environ.get("HIGHTIDE_SEED", "11"))), {}, 0
     questions = ["What is the capital of France?", "Name three colours.", "Why is the sky blue?"]
     prompts = [[{"role": "user", "content": question}] for question in questions]

@@ -135,7 +135,7 @@ def _tile(route: str, m: int, blocks: int, subgroup_size: int, int8: bool) -> Ti
         rows = 4 if m == ALIKE else 1 if m <= 8 else 2 if m <= 16 else 4
         return Tile("shared", "shared", 8 * rows, 32, {"ROWS": rows})
     if route == "broadcast" and m > FEW:
-        # On llvmpipe 16 rows take 1.7 to 1.9 times what eight take (Q4_1, Q8_0, Q6_K).
+        # On llvmpipe 16 rows take 1.5 to 1.8 times what eight take (Q4_1, Q8_0, Q4, Q6_K), whether all are used or not.
         eights = ceil_div(m, 8)
         rows = 8 if eights % 2 and eights < 11 else 16
         return Tile("tall_tile", "gemm", rows, 4 * LANES, {"ROWS": rows})

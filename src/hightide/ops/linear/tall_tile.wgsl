@@ -12,18 +12,7 @@
     #for f in FOURS
     let rows$f = min(row + ${4 * f}u + lane / 2u, params.m - 1u) * params.blocks * 8u + lane % 2u;
     #end
-    #for r in ROWS
-    var gate$r = vec4<f32>();
-    var total$r = vec4<f32>();
-    #end
-    for (var side = 0u; side < ${SIDES}u; side++) {
-        let columns = four_columns(column, side);
-        #include "linear/next_side.wgsl"
-        for (var b = 0u; b < params.blocks; b++) {
-            let scales = four_scales(columns, b);
-            #for c in 4
-            let block$c = open_block(columns[$c], b);
-            #end
+    #include "linear/each_block.wgsl"
             for (var j = 0u; j < 4u; j++) {
                 #for f in FOURS
                 let x$f = load_x(rows$f + b * 8u + j * 2u);

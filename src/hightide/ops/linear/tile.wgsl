@@ -12,17 +12,8 @@
     let unit = quant_unit(lane);
     #for r in ROWS
     let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u;
-    var gate$r = vec4<f32>();
-    var total$r = vec4<f32>();
     #end
-    for (var side = 0u; side < ${SIDES}u; side++) {
-        let columns = four_columns(column, side);
-        #include "linear/next_side.wgsl"
-        for (var b = 0u; b < params.blocks; b++) {
-            let scales = four_scales(columns, b);
-            #for c in 4
-            let block$c = open_block(columns[$c], b);
-            #end
+    #include "linear/each_block.wgsl"
             #for r in ROWS
             let mine$r = load_x(row$r + b * 8u + lane);
             let units$r = mine$r * unit;
