@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-all test-swiftshader fuzz soak bench bench-peers docs lint format clean
+.PHONY: demo test test-unit test-all test-swiftshader fuzz soak load bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -28,6 +28,10 @@ test-swiftshader: $(READY)
 # Everything that a process may do, for ten minutes, checked all along; SOAK='--minutes 60' or SOAK='--steps 100000'.
 soak: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m soak $(SOAK)
+
+# 64 clients of one server, good and bad, for ten minutes, while its worker is killed every minute.
+load: $(READY)
+	PYTHONPATH=tests $(PYTHON) -m load $(LOAD)
 
 # Damaged files of every kind; `make fuzz FUZZ="--cases 100000 --seed 1"`. What fails is kept in tests/fuzz/found.
 fuzz: $(READY)

@@ -408,7 +408,7 @@ def test_an_answer_goes_on_from_any_token(name: str, where: str | None) -> None:
         whole = engine.submit(PROMPT, **options).result(60)
         finds_its_end = "stop" in options or "grammar" in options
         assert len(whole.tokens) > 3 and (whole.finish_reason == "stop" or not finds_its_end)
-        for cut in range(len(whole.tokens) + 1):
+        for cut in range(0, len(whole.tokens) + 1, 1 if where == "cpu" else 5):
             rest = engine.submit(PROMPT, made=whole.tokens[:cut], **options).result(60)
             assert rest.tokens == whole.tokens[cut:] and rest.finish_reason == whole.finish_reason, cut
             assert [piece.text for piece in rest.pieces] == [piece.text for piece in whole.pieces[cut:]], cut

@@ -21,7 +21,8 @@ from hightide.ops.builder import GraphBuilder
 
 TESTS = Path(__file__).parents[1]
 MODELS = sorted(TESTS.glob("models/*.gguf"))
-LARGEST = ("gemma3_27b.gguf",)
+# Their graphs differ from a sister's in size or in constants.
+SISTERS = ("gemma3_27b", "gemma3_global", "gemma3_scaled", "llama_llama3", "phi3_longrope", "qwen2_yarn")
 # Programs of the exporter whose method forward(tokens, position) is one graph.
 NAMES = ["8da4w", "all_logits", "chunks", "fp16", "fp32", "g64", "gqa", "half_rope", "mqa", "static"]
 PROGRAMS = [
@@ -29,7 +30,7 @@ PROGRAMS = [
     for name in (*(f"llama_{n}" for n in NAMES), "qwen2", "qwen3", "smollm2", "gemma_norms")
 ]
 FILES = [
-    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LARGEST else [])
+    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.stem in SISTERS else [])
     for path in (*MODELS, *PROGRAMS)
 ]
 
@@ -499,7 +500,7 @@ def random_graph(seed: int) -> Graph:
 
 def test_whatever_is_accepted_is_right() -> None:
     outcome: Counter[str] = Counter()
-    for seed in range(600):
+    for seed in range(250):
         try:
             graph = random_graph(seed)
             alone(graph, np.array([1, 2]))  # a program that can take one token at a time
@@ -513,4 +514,4 @@ def test_whatever_is_accepted_is_right() -> None:
             continue
         outcome["accepted"] += 1
         assert_same_rows(graph, form, sizes=AT_RANDOM, seed=seed)
-    assert min(outcome["accepted"], outcome["refused"]) > 60, outcome
+    assert min(outcome["accepted"], outcome["refused"]) > 25, outcome
