@@ -44,6 +44,8 @@ bench: $(READY)
 	$(PYTHON) benchmarks/update_docs.py
 	$(PYTHON) benchmarks/step.py
 	$(PYTHON) benchmarks/many.py --peers
+	$(PYTHON) benchmarks/server.py --peers
+	$(PYTHON) benchmarks/masks.py
 
 # Other engines, each into a folder of its own in the cache: about 2 GB.
 bench-peers: $(READY)

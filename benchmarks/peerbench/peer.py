@@ -143,6 +143,11 @@ class Peer:
         made = self._ask({"do": "parallel", "prompts": [list(ids) for ids in prompts], "count": count})
         return len(made.ids) / (made.samples[0].wall_ms / 1e3)
 
+    def serve(self, sequences: int, context: int) -> str:
+        """The address of an HTTP server that answers so many requests at once, each of at most `context` tokens."""
+        self._send({"do": "serve", "sequences": sequences, "context": context})
+        return f"http://127.0.0.1:{self._answer()['port']}"
+
     def matmul(self, rows: int, count: int) -> Measured:
         return self._ask({"do": "matmul", "rows": rows, "count": count})
 

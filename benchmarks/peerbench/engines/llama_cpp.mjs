@@ -1,5 +1,6 @@
 // llama.cpp through node-llama-cpp, on Vulkan or on the CPU. Usage: node llama_cpp.mjs MODEL vulkan|cpu
 // Run in the folder whose node_modules has the package. Commands and answers are JSON lines; see wire.py.
+import {createServer} from "node:http";
 import {createRequire} from "node:module";
 import {createInterface} from "node:readline";
 import {pathToFileURL} from "node:url";
@@ -100,10 +101,41 @@ async function main() {
         await many.dispose();
         return {samples: [sample], ids: ids.flat()};
     };
+    // POST {prompt: ids, max_tokens}: an event per token. As many answers at once as there are sequences; others wait.
+    const serve = async (count, contextSize) => {
+        const many = await model.createContext({
+            sequences: count,
+            contextSize,
+            batchSize: 512,
+            ignoreMemorySafetyChecks: true,
+        });
+        const free = Array.from({length: count}, () => many.getSequence());
+        const waiting = [];
+        const answer = async (request, response) => {
+            const parts = [];
+            for await (const part of request) parts.push(part);
+            const {prompt, max_tokens: tokens} = JSON.parse(Buffer.concat(parts).toString());
+            const one = free.pop() ?? (await new Promise((resolve) => waiting.push(resolve)));
+            response.writeHead(200, {"Content-Type": "text/event-stream"});
+            let made = 0;
+            for await (const id of one.evaluate(prompt, {temperature: 0, yieldEogToken: true})) {
+                response.write(`data: ${JSON.stringify({choices: [{index: 0, text: model.detokenize([id])}]})}\n\n`);
+                if (++made === tokens) break;
+            }
+            await one.clearHistory();
+            if (waiting.length) waiting.shift()(one);
+            else free.push(one);
+            response.end("data: [DONE]\n\n");
+        };
+        const server = createServer((request, response) => answer(request, response).catch(() => response.destroy()));
+        await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+        return {port: server.address().port};
+    };
     for await (const line of createInterface({input: process.stdin})) {
         const order = JSON.parse(line);
         if (order.do === "prefill") say(await prefill(order.tokens));
         else if (order.do === "parallel") say(await parallel(order.prompts, order.count));
+        else if (order.do === "serve") say(await serve(order.sequences, order.context));
         else if (order.do === "decode") {
             if (order.tokens) await prefill(order.tokens);
             say(await decode(order.count));

@@ -4,6 +4,7 @@
     -> {"do": "prefill", "tokens": [...]}               <- {"samples": [{"cpu_ms", "wall_ms"}], "ids": [next]}
     -> {"do": "decode", "count": 8}                     <- one sample and id a token, from where the last prefill ended
     -> {"do": "matmul", "rows": 1, "count": 5}          <- one sample a run
+    -> {"do": "serve", "sequences": 8, "context": 128}  <- {"port": ...}
     -> {"do": "quit"}                                   or {"error": "one sentence"} instead of any answer
 
 A peer runs in an environment of its own and imports nothing of hightide. CPU time is that of all threads of
