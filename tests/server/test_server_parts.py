@@ -148,6 +148,28 @@ def test_tools_for_a_template_that_knows_none() -> None:
     assert several["content"] == "<tool_response>2</tool_response>\n<tool_response>3</tool_response>"
 
 
+@pytest.mark.parametrize(
+    "schema, closed",
+    [
+        ({"properties": {"a": {}}, "required": ["a"]}, True),
+        ({"properties": {}}, True),
+        ({"properties": {"a": {}}, "additionalProperties": True}, False),
+        ({"properties": {"a": {}}, "required": ["b"]}, False),
+        ({"properties": {"a": {}}, "anyOf": [{"required": ["b"]}]}, False),
+        ({"properties": {"a": {}}, "required": [[]]}, False),
+        ({"type": "object"}, False),
+    ],
+)
+def test_a_required_call_has_the_arguments_that_the_tool_names(schema: dict[str, Any], closed: bool) -> None:
+    inside = {"properties": {"inner": schema, "list": {"items": schema}}}
+    fields = ToolUse((Tool("add", "Add.", inside),), required=True, parallel=False).grammar()
+    assert fields is not None
+    arguments = fields["source"]["properties"]["arguments"]
+    expected = schema | {"additionalProperties": False} if closed else schema
+    assert arguments["additionalProperties"] is False
+    assert arguments["properties"] == {"inner": expected, "list": {"items": expected}}
+
+
 def test_ids_of_calls_for_templates_that_want_nine_characters() -> None:
     template = "{% if tool_call.id|length != 9 %}{{ raise_exception('...') }}{% endif %}"
     call = {"id": "call_123", "type": "function", "function": {"name": "add", "arguments": "{}"}}

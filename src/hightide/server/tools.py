@@ -16,6 +16,10 @@ from hightide.server.xml_calls import schema_properties
 
 MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_OPEN = {  # what lets a schema have more properties than it names
+    *("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"),
+    *("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames", "minProperties"),
+}
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 Message = dict[str, Any]
@@ -52,7 +56,7 @@ class ToolUse:
         calls = [
             {
                 "type": "object",
-                "properties": {"name": {"const": tool.name}, "arguments": tool.schema},
+                "properties": {"name": {"const": tool.name}, "arguments": _closed(tool.schema)},
                 "required": ["name", "arguments"],
                 "additionalProperties": False,
             }
@@ -61,6 +65,26 @@ class ToolUse:
         one = calls[0] if len(calls) == 1 else {"anyOf": calls}
         several = {"type": "array", "items": one, "minItems": 1}
         return checked_grammar("tool_choice", "json_schema", several if self.parallel else one)
+
+
+def _closed(schema: Any) -> Any:
+    """A schema of arguments without those that it does not name, as a function cannot take them.
+
+    Where a schema speaks of others, or is one of several that hold together, it stays as it is.
+    """
+    if not isinstance(schema, dict) or schema.keys() & _OPEN:
+        return schema
+    closed = dict(schema)
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if isinstance(properties, dict) and isinstance(required, list):
+        known = list(properties)  # not a set: `required` is not checked yet, and may have anything in it
+        if not all(name in known for name in required):
+            return schema
+        closed["properties"] = {name: _closed(inner) for name, inner in properties.items()}
+        closed["additionalProperties"] = False
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"])
+    return closed
 
 
 def read_tool_use(parameters: Parameters, nested: bool) -> ToolUse:
