@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = {"width": 1200, "height": 720}
@@ -27,6 +28,28 @@ def show_costs(page: Page) -> None:
     """The whole model, bars as long as the bytes that an op moves."""
     page.select_option("#colour", "bytes")
     page.click("#layers")
+
+
+def talk(browser: Browser, folder: Path) -> None:
+    """The default model answers on the page of a server."""
+    up = folder / "up"
+    server = subprocess.Popen([sys.executable, "-m", "hightide", "serve", "--port", "0", "--ready-file", up])
+    try:
+        while not up.exists():
+            assert server.poll() is None
+            time.sleep(0.1)
+        page = browser.new_page(viewport={**SIZE, "height": 800}, color_scheme="light")
+        page.goto(up.read_text().strip())
+        page.click("#settings-open")
+        page.fill("[name=temperature]", "0")
+        page.click("dialog >> text=Done")
+        page.fill("#question", "Write a Python function that adds two numbers.")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#status:has-text('Answer finished')", state="attached", timeout=600_000)
+        page.screenshot(path=ROOT / "docs" / "server-page.png")
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def main() -> int:
@@ -49,6 +72,7 @@ def main() -> int:
         page.goto(html.as_uri())
         page.click("#levels button:nth-child(2)")
         page.screenshot(path=ROOT / "docs" / "profile.png")
+        talk(browser, Path(folder))
         browser.close()
     return 0
 

@@ -298,10 +298,25 @@ def test_models_and_health(server: Running, client: openai.OpenAI) -> None:
     assert server.get("/").text.startswith("<!doctype html>")
 
 
+def metrics(server: Running) -> dict[str, str]:
+    text = server.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_tokens_are_counted_while_they_are_made(server: Running, client: openai.OpenAI) -> None:
+    name = 'hightide:generation_tokens_total{model_name="scripted"}'
+    before = float(metrics(server).get(name, 0))
+    stream = ask(client, "long", stream=True, max_tokens=100)
+    for _ in range(5):
+        next(stream)
+    during = float(metrics(server)[name])
+    made = len([chunk for chunk in stream if chunk.choices[0].delta.content])
+    assert made > 0 and before < during <= float(metrics(server)[name]) == before + 100
+
+
 def test_metrics_and_log(server: Running, client: openai.OpenAI) -> None:
     ask(client, "hello", user="someone")
-    text = server.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    values = metrics(server)
     label = '{model_name="scripted"}'
     for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prefix_cache_hits_total"):
         assert float(values[f"hightide:{name}{label}"]) >= 0

@@ -50,12 +50,13 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
     metrics = Metrics(service.models)
 
     def finish(record: Record) -> None:
-        metrics.count(record)
+        metrics.finish(record)
         log.request(record)
 
     def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             record = Record(request.scope["path"], new_id("req_"))
+            metrics.begin(record)
             try:
                 if service.draining:
                     raise ApiError(503, "the server is about to end", code="shutting_down")
@@ -65,6 +66,10 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
                 record.status, record.outcome = CLIENT_GONE, "disconnected"
                 finish(record)
                 return Response(status_code=CLIENT_GONE)
+            except asyncio.CancelledError:
+                record.status, record.outcome = CLIENT_GONE, "disconnected"
+                finish(record)
+                raise
             except Exception as error:
                 failure = _failure(error, log)
                 record.status, record.error = failure.status, failure.message

@@ -17,12 +17,13 @@ _LABELS = ["model_name"]
 
 
 class Metrics:
-    """Counts requests as they end, and asks the models how they are when it is read."""
+    """Counts requests as they end and tokens as they are made, and asks the models how they are when it is read."""
 
     def __init__(self, models: Mapping[str, ServedModel]) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         registry.register(_EngineMetrics(models))
+        self._open: dict[Record, int] = {}  # the requests under way, and how many of their tokens were counted
 
         def counter(name: str, text: str, labels: list[str] = _LABELS) -> Counter:
             return Counter(f"hightide:{name}", text, labels, registry=registry)
@@ -42,8 +43,14 @@ class Metrics:
         self._each = histogram("time_per_output_token_seconds", "From one token of a request to the next, on average.")
         self._whole = histogram("e2e_request_latency_seconds", "From the request to the end of the answer.")
 
-    def count(self, record: Record) -> None:
+    def begin(self, record: Record) -> None:
+        """A request has come."""
+        self._open[record] = 0
+
+    def finish(self, record: Record) -> None:
         """A request is over."""
+        self._count_new_tokens(record)
+        del self._open[record]
         self._replies.labels(record.path, str(record.status)).inc()
         if not record.model or not record.prompt_tokens:
             return
@@ -51,7 +58,6 @@ class Metrics:
         self._prompt_tokens.labels(name).inc(record.prompt_tokens)
         self._queries.labels(name).inc(record.prompt_tokens)
         self._hits.labels(name).inc(record.cached_tokens)
-        self._new_tokens.labels(name).inc(record.new_tokens)
         self._whole.labels(name).observe(record.seconds)
         if record.outcome in ("stop", "length", "tool_calls"):
             self._success.labels(name, record.outcome).inc()
@@ -60,7 +66,14 @@ class Metrics:
             if record.new_tokens > 1:
                 self._each.labels(name).observe((record.last_token - record.first_token) / (record.new_tokens - 1))
 
+    def _count_new_tokens(self, record: Record) -> None:
+        if record.new_tokens > self._open[record]:
+            self._new_tokens.labels(record.model).inc(record.new_tokens - self._open[record])
+            self._open[record] = record.new_tokens
+
     def text(self) -> bytes:
+        for record in self._open:
+            self._count_new_tokens(record)
         return generate_latest(self._registry)
 
 

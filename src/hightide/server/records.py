@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 MAX_USER = 256  # characters of a user's name in the log
 
 
-@dataclass
+@dataclass(eq=False)
 class Record:
     path: str
     id: str
