@@ -198,7 +198,9 @@ def _shown(piece: Piece, llm: LLM) -> str:
 
 def _alternatives(piece: Piece, llm: LLM) -> str:
     def name(token: int) -> str:
-        return repr(llm.tokenizer.decode([token], special=True, continues=True)) if llm.tokenizer else str(token)
+        if llm.tokenizer is None:
+            return str(token)
+        return repr(llm.tokenizer.piece(token, made=True).decode("utf-8", "replace"))
 
     others = ", ".join(f"{name(token)} {logprob:.3f}" for token, logprob in piece.alternatives)
     return "" if piece.token < 0 else f"{name(piece.token)} {piece.logprob or 0.0:.3f}   ({others})"

@@ -33,7 +33,7 @@ class TextStream:
         self._held = ""  # may be the beginning of a stop string
 
     def feed(self, token_id: int) -> str:
-        piece = self.tokenizer.piece(token_id)
+        piece = self.tokenizer.piece(token_id, made=True)
         if token_id in self.tokenizer.control:
             piece = piece if token_id in self.shown else b""
         elif self._starts:

@@ -108,8 +108,13 @@ class Tokenizer:
         with _reported(f"the tokenizer cannot decode token {token_id}"):
             return self.backend.id_to_token(token_id) or ""  # some vocabularies have gaps
 
-    def piece(self, token_id: int) -> bytes:
-        """The bytes of a token; they may be part of a character."""
+    def piece(self, token_id: int, *, made: bool = False) -> bytes:
+        """The bytes of a token; they may be part of a character.
+
+        `made`: by a model, which may have more logits than there are tokens. Those behind the last have no text.
+        """
+        if made and token_id >= self.vocab_size:
+            return b""
         token = self.token(token_id)
         if self.byte_level:
             if token_id in self.literal or not BYTES.keys() >= set(token):

@@ -67,7 +67,7 @@ def usage(record: Record, reasoning_tokens: int) -> dict[str, Any]:
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
-    return tokenizer.piece(token).decode("utf-8", "replace")
+    return tokenizer.piece(token, made=True).decode("utf-8", "replace")
 
 
 def finite(logprob: float | None) -> float:
@@ -78,7 +78,7 @@ def chat_logprobs(tokenizer: Tokenizer, tokens: list[Token], top: int) -> dict[s
     """As Chat Completions reports them, with the `top` likeliest tokens at each place."""
 
     def entry(token: int, logprob: float | None) -> dict[str, Any]:
-        piece = tokenizer.piece(token)
+        piece = tokenizer.piece(token, made=True)
         return {"token": piece.decode("utf-8", "replace"), "logprob": finite(logprob), "bytes": list(piece)}
 
     content = [

@@ -43,6 +43,13 @@ def test_text_comes_in_whole_characters(tokenizer: Tokenizer) -> None:
         assert not any("\ufffd" in piece for piece in pieces)
 
 
+def test_a_model_may_have_more_logits_than_tokens(tokenizer: Tokenizer) -> None:
+    text = TextStream(tokenizer)
+    ids = tokenizer.encode("one two", bos=False)
+    with_padding = [ids[0], tokenizer.vocab_size, *ids[1:], tokenizer.vocab_size + 7]
+    assert "".join([*map(text.feed, with_padding), text.flush()]) == tokenizer.decode(ids)
+
+
 def test_a_character_waits_for_its_last_byte() -> None:
     text = TextStream(smollm2())
     ids = smollm2().encode("𠜎")
