@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from hightide.ops.choices import parse_routes
 from hightide.option_checks import checked_bytes
 
 try:
+    from hightide.server.logs import Log
     from hightide.server.models import ModelSettings
     from hightide.server.run import ServerSettings
     from hightide.server.run import serve as run_server
@@ -27,9 +28,16 @@ except ModuleNotFoundError as error:
         raise
     raise HightideError(f"the server needs {error.name}: pip install 'hightide[serve]'") from None
 
+if TYPE_CHECKING:
+    from hightide.server.cluster.cluster import Cluster
+
 
 def _network(*names: str, **options: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Network", **options)
+
+
+def _cluster(*names: str, **options: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Several machines", **options)
 
 
 def _many(*names: str, **options: Any) -> Any:
@@ -87,6 +95,18 @@ class EngineOptions:
     )
 
 
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where the models run, if not on this machine alone."""
+
+    ray: Annotated[bool, _cluster("--ray", help="Run the models on a Ray cluster: this machine's, or a new one.")] = (
+        False
+    )
+    replicas: Annotated[
+        int | None, _cluster(min=1, help="Engines on the cluster. Default: one for each GPU, or for each machine.")
+    ] = None
+
+
 @grouped
 def serve(
     model: Annotated[
@@ -103,11 +123,13 @@ def serve(
     opening: ModelOptions,
     engine: EngineOptions,
     network: NetworkOptions,
+    machines: ClusterOptions,
 ) -> None:
     """Serve models over HTTP, with the API of OpenAI."""
     options = _engine_options(opening, engine)
     named = [ModelSettings(*one, opening.tokenizer, options) for one in _named_models(model, name, models or [])]
     idle = None if engine.idle_unload is None else read_seconds("--idle-unload", engine.idle_unload)
+    limits = WorkerLimits(step=read_seconds("--step-timeout", engine.step_timeout), idle=idle)
     run_server(
         ServerSettings(
             models=named,
@@ -120,10 +142,26 @@ def serve(
             max_body=checked_bytes("--max-body", network.max_body),
             request_seconds=read_seconds("--timeout", engine.timeout),
             shutdown_seconds=read_seconds("--shutdown-timeout", engine.shutdown_timeout),
-            limits=WorkerLimits(step=read_seconds("--step-timeout", engine.step_timeout), idle=idle),
+            limits=limits,
             log_json=network.log_json,
+            cluster=_make_cluster(machines, engine, limits, Log(network.log_json)),
         )
     )
+
+
+def _make_cluster(machines: ClusterOptions, engine: EngineOptions, limits: WorkerLimits, log: Log) -> Cluster | None:
+    if not machines.ray:
+        if machines.replicas is not None:
+            raise InputError("--replicas needs --ray")
+        return None
+    try:
+        from hightide.server.cluster.cluster import Cluster, ClusterSettings
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hightide"):
+            raise
+        raise HightideError(f"--ray needs {error.name}: pip install 'hightide[ray]'") from None
+    settings = ClusterSettings(machines.replicas, engine.max_sequences, engine.max_waiting, limits)
+    return Cluster(settings, log.note)
 
 
 def _named_models(model: str | None, name: str | None, several: list[str]) -> list[tuple[str, Path]]:

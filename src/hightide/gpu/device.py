@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +73,8 @@ def adapters() -> tuple[Adapter, ...]:
 
 
 def find_adapter(selector: str | int | None) -> Adapter:
-    """The adapter with this index, or whose name contains this text; the best one for None."""
+    """The adapter with this index, or whose name contains this text; `gpu:1` is the second one that is no software;
+    the best one for None."""
     found = adapters()
     if not found:
         wanted = "" if selector is None else f"there is no device {selector!r}: "
@@ -82,6 +84,10 @@ def find_adapter(selector: str | int | None) -> Adapter:
     if isinstance(selector, int) or selector.isdigit():
         if int(selector) < len(found):
             return found[int(selector)]
+    elif (number := re.fullmatch(r"gpu:(\d{1,9})", selector.lower())) is not None:
+        hardware = [adapter for adapter in found if adapter.kind != "CPU"]
+        if int(number[1]) < len(hardware):
+            return hardware[int(number[1])]
     else:
         for adapter in found:
             if selector.lower() in adapter.name.lower():

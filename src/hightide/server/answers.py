@@ -58,11 +58,11 @@ class Answers:
 
     async def begin(self, seconds: float) -> None:
         """Wait until the engine has taken the prompts; ApiError if it does not. They may take so many seconds."""
-        supervisor, sampling = self._model.supervisor, self._sampling
+        runner, sampling = self._model.runner, self._sampling
         try:
             for n, prompt in enumerate(self._prompts):
                 tell = _Teller(self._queue, n * len(sampling.seeds))
-                job = supervisor.submit(prompt.ids, sampling.options, sampling.seeds, sampling.grammar, tell)
+                job = runner.submit(prompt.ids, sampling.options, sampling.seeds, sampling.grammar, tell)
                 self._jobs.append(job)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._time_out, seconds)
             for job in self._jobs:
@@ -74,14 +74,14 @@ class Answers:
 
     def _time_out(self, seconds: float) -> None:
         for job in self._jobs:
-            self._model.supervisor.end(job, JobTimedOut(f"the answer took longer than {seconds:g} s"))
+            self._model.runner.end(job, JobTimedOut(f"the answer took longer than {seconds:g} s"))
 
     def cancel(self) -> None:
         """End what has not ended."""
         if self._timer is not None:
             self._timer.cancel()
         for job in self._jobs:
-            self._model.supervisor.cancel(job)
+            self._model.runner.cancel(job)
 
     async def __aiter__(self) -> AsyncIterator[Update]:
         """Until all answers are complete; ApiError if one cannot be."""

@@ -94,8 +94,8 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
         return JsonReply({"status": "ok"})
 
     async def ready(_: Request) -> Response:
-        supervisors = [model.supervisor for model in service.models.values()]
-        waiting = any(one.starting for one in supervisors) and not any(one.loaded for one in supervisors)
+        runners = [model.runner for model in service.models.values()]
+        waiting = any(one.starting for one in runners) and not any(one.loaded for one in runners)
         fine = not waiting and not service.draining
         return JsonReply({"status": "ready" if fine else "not ready"}, 200 if fine else 503)
 

@@ -37,6 +37,10 @@ class JobFailed(HightideError):
     """The job was begun and cannot be finished."""
 
 
+class ModelNotOpened(JobFailed):
+    """The model that the job needs cannot be opened."""
+
+
 class JobTimedOut(HightideError):
     """The job took longer than a request may."""
 

@@ -91,11 +91,16 @@ class _EngineMetrics(Collector):
         )
         loaded = GaugeMetricFamily("hightide:model_loaded", "1 if the model is loaded.", labels=_LABELS)
         restarts = CounterMetricFamily("hightide:worker_restarts", "Workers that ended unasked.", labels=_LABELS)
+        given = CounterMetricFamily(
+            "hightide:replica_requests", "Prompts that a replica of a cluster was given.", labels=[*_LABELS, "replica"]
+        )
         for name, model in self._models.items():
-            supervisor, stats = model.supervisor, model.supervisor.stats
+            runner, stats = model.runner, model.runner.stats
             running.add_metric([name], stats.get("running", 0))
-            waiting.add_metric([name], stats.get("waiting", 0) + supervisor.held)
+            waiting.add_metric([name], stats.get("waiting", 0) + runner.held)
             used.add_metric([name], stats.get("pages_used", 0) / max(1, stats.get("pages", 1)))
-            loaded.add_metric([name], supervisor.loaded)
-            restarts.add_metric([name], supervisor.restarts)
-        return [running, waiting, used, loaded, restarts]
+            loaded.add_metric([name], runner.loaded)
+            restarts.add_metric([name], runner.restarts)
+            for replica, count in runner.given.items():
+                given.add_metric([name, replica], count)
+        return [running, waiting, used, loaded, restarts, given]

@@ -1,4 +1,4 @@
-"""The models of a server: a tokenizer here in the front, and a supervisor of the worker that runs the model."""
+"""The models of a server: a tokenizer here in the front, and who does the model's jobs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hightide.errors import InputError
 from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.server.api_errors import ApiError, bad_request
+from hightide.server.job_runner import JobRunner
 from hightide.server.reasoning import TAGS
-from hightide.server.supervisor import Supervisor, WorkerLimits
 
 # Special tokens that have a meaning for the server, besides those that begin and end thoughts.
 TOOL_MARKUP = (
@@ -37,7 +37,7 @@ class ModelSettings:
 class ServedModel:
     name: str
     tokenizer: Tokenizer
-    supervisor: Supervisor
+    runner: JobRunner
     thought_ids: frozenset[int]  # special tokens that are shown to those who look for thoughts
     tool_ids: frozenset[int]  # and to those who look for calls of tools
     created: int = field(default_factory=lambda: int(time.time()))
@@ -46,10 +46,12 @@ class ServedModel:
         return {"id": self.name, "object": "model", "created": self.created, "owned_by": "hightide"}
 
 
-def open_served_model(
-    settings: ModelSettings, max_jobs: int, limits: WorkerLimits, log: Callable[[str], None]
-) -> ServedModel:
-    """Reads the tokenizer; the worker is started when the model is wanted."""
+MakeRunner: TypeAlias = Callable[[str, str, dict[str, Any]], JobRunner]
+"""The name of a model, its file, and the options of `hightide.Engine`."""
+
+
+def open_served_model(settings: ModelSettings, make_runner: MakeRunner) -> ServedModel:
+    """Reads the tokenizer; the model is loaded when it is wanted."""
     path = default_model() if str(settings.path) == DEFAULT else settings.path
     if not path.is_file():
         raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{DEFAULT}'")
@@ -62,11 +64,9 @@ def open_served_model(
     def named(names: tuple[str, ...]) -> frozenset[int]:
         return frozenset(id for id in tokenizer.control if tokenizer.token(id) in names)
 
-    def log_named(text: str) -> None:
-        log(f"{settings.name}: {text}")
-
-    supervisor = Supervisor(str(path), settings.options | given, max_jobs, limits, log_named)
-    return ServedModel(settings.name, tokenizer, supervisor, named((*TAGS, *TAGS.values())), named(TOOL_MARKUP))
+    file = DEFAULT if str(settings.path) == DEFAULT else str(path)
+    runner = make_runner(settings.name, file, settings.options | given)
+    return ServedModel(settings.name, tokenizer, runner, named((*TAGS, *TAGS.values())), named(TOOL_MARKUP))
 
 
 def choose_model(models: dict[str, ServedModel], name: Any) -> ServedModel:

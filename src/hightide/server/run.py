@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from hightide.errors import HightideError
 from hightide.folders import replacing
 from hightide.server.app import make_app
+from hightide.server.job_runner import JobRunner
 from hightide.server.logs import Log
 from hightide.server.models import ModelSettings, ServedModel, open_served_model
 from hightide.server.security import Security
 from hightide.server.service import Service
-from hightide.server.supervisor import WorkerLimits
+from hightide.server.supervisor import Supervisor, WorkerLimits
+
+if TYPE_CHECKING:
+    from hightide.server.cluster.cluster import Cluster
 
 BACKLOG = 2048  # connections that may wait to be accepted
 
@@ -39,16 +43,26 @@ class ServerSettings:
     shutdown_seconds: float = 30.0  # that answers get to finish when the server is to end
     limits: WorkerLimits = field(default_factory=WorkerLimits)
     log_json: bool = False
+    cluster: Cluster | None = None  # the machines that run the models; None: this one
 
 
 def serve(settings: ServerSettings) -> None:
     """Until SIGTERM or SIGINT; HightideError if the server cannot start."""
     log = Log(settings.log_json)
-    most = settings.max_sequences + settings.max_waiting
+
+    def make_runner(name: str, file: str, options: dict[str, Any]) -> JobRunner:
+        def log_named(text: str) -> None:
+            log.note(f"{name}: {text}")
+
+        if settings.cluster is not None:
+            return settings.cluster.make_runner(name, file, options, log_named)
+        most = settings.max_sequences + settings.max_waiting
+        return Supervisor(file, options, most, settings.limits, log_named)
+
     if settings.ready_file is not None:
         settings.ready_file.unlink(missing_ok=True)  # of a server that was killed
-    models = {model.name: open_served_model(model, most, settings.limits, log.note) for model in settings.models}
-    with _listen(settings.host, settings.port) as listener:
+    models = {model.name: open_served_model(model, make_runner) for model in settings.models}
+    with _listen(settings.host, settings.port) as listener, settings.cluster or nullcontext():
         asyncio.run(_serve(settings, models, listener, log))
 
 
@@ -58,6 +72,8 @@ async def _serve(settings: ServerSettings, models: dict[str, ServedModel], liste
     server = _Server(app, service, settings.shutdown_seconds)
     serving = asyncio.ensure_future(server.serve([listener]))
     address = _address(settings.host, listener)
+    if settings.cluster is not None:
+        settings.cluster.connect()
     try:
         if len(models) == 1:  # several are loaded on demand
             await _load(next(iter(models.values())), serving, log)
@@ -70,7 +86,9 @@ async def _serve(settings: ServerSettings, models: dict[str, ServedModel], liste
     finally:
         server.should_exit = True
         await asyncio.gather(serving, return_exceptions=True)
-        await asyncio.gather(*(model.supervisor.close() for model in models.values()))
+        await asyncio.gather(*(model.runner.close() for model in models.values()))
+        if settings.cluster is not None:
+            await settings.cluster.close()
         if settings.ready_file is not None:
             with suppress(OSError):
                 settings.ready_file.unlink()
@@ -79,7 +97,7 @@ async def _serve(settings: ServerSettings, models: dict[str, ServedModel], liste
 async def _load(model: ServedModel, serving: asyncio.Future[None], log: Log) -> None:
     """Load a model, unless the server is told to end before that."""
     log.note(f"loading {model.name}")
-    loading = asyncio.ensure_future(model.supervisor.ready())
+    loading = asyncio.ensure_future(model.runner.ready())
     both: list[asyncio.Future[Any]] = [loading, serving]
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if loading.done():
@@ -113,7 +131,7 @@ class _Server(uvicorn.Server):
 
     def _end_answers(self) -> None:
         for model in self._service.models.values():
-            model.supervisor.end_all("the server was shut down")
+            model.runner.end_all("the server was shut down")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -27,7 +27,7 @@ class Service:
         model = choose_model(self.models, parameters.text("model"))
         record.model = model.name
         try:
-            return model, await model.supervisor.ready()
+            return model, await model.runner.ready()
         except ApiError:
             raise
         except HightideError as error:

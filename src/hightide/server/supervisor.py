@@ -8,27 +8,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from hightide.errors import HightideError, error_text
-from hightide.server.jobs import Ended, Event, Job, JobFailed, JobRefused, QueueFull, Token
-from hightide.server.messages import (
-    Accepted,
-    Beat,
-    Cancel,
-    Message,
-    News,
-    NotOpened,
-    Open,
-    Ready,
-    Refused,
-    Submit,
-    receive_async,
-)
+from hightide.server.job_runner import MAX_DEATHS, JobRunner
+from hightide.server.jobs import Job, ModelNotOpened
+from hightide.server.messages import Beat, Cancel, Message, NotOpened, Open, Ready, Submit, receive_async
 from hightide.server.worker_process import WorkerProcess
 
-MAX_DEATHS = 3  # of workers that had a job under way, before the job is given up
 MAX_FAILED_STARTS = 3  # in a row
 
 
@@ -41,22 +28,21 @@ class WorkerLimits:
     idle: float | None = None  # without work, before the model is unloaded
 
 
-class Supervisor:
-    """A model in a process of its own. All methods are for the event loop's thread."""
+class Supervisor(JobRunner):
+    """A model in a process of its own on this machine."""
 
     def __init__(
         self, model: str, options: dict[str, Any], max_jobs: int, limits: WorkerLimits, log: Callable[[str], None]
     ) -> None:
         """`options` are those of `hightide.Engine`; at most `max_jobs` samples are running or waiting."""
+        super().__init__(max_jobs)
         self._opening = Open(model, options)
-        self._max_jobs, self._limits, self._log = max_jobs, limits, log
-        self._jobs: dict[int, Job] = {}
-        self._numbers = count()
+        self._limits, self._log = limits, log
         self._worker: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Ready] | None = None
         self._idle_since = time.monotonic()
-        self.restarts = 0
+        self.refusal = ""  # why the model could not be opened, until that is tried again
 
     # ---- for the server
 
@@ -75,52 +61,11 @@ class Supervisor:
         """What the engine said last; {} if none runs."""
         return {} if self._worker is None or self._worker.stats is None else self._worker.stats
 
-    @property
-    def held(self) -> int:
-        """Jobs that wait here for a worker."""
-        return sum(not job.submitted for job in self._jobs.values())
-
     async def ready(self) -> Ready:
         """The model's facts, once it has been opened; HightideError if it cannot be."""
         self._start()
         assert self._ready is not None
         return await asyncio.shield(self._ready)
-
-    def submit(
-        self,
-        prompt: list[int],
-        options: dict[str, Any],
-        seeds: list[int],
-        grammar: dict[str, Any] | None,
-        tell: Callable[[Event | HightideError], None],
-    ) -> Job:
-        """Ask for one answer per seed, and `tell` what comes; QueueFull if too many are asked for already."""
-        if sum(len(job.running) for job in self._jobs.values()) + len(seeds) > self._max_jobs:
-            raise QueueFull("too many requests are waiting; ask again later")
-        job = Job(next(self._numbers), prompt, options, grammar, seeds, tell)
-        job.made, job.running = [[] for _ in seeds], set(range(len(seeds)))
-        self._jobs[job.number] = job
-        self._start()
-        self._hand_out()
-        return job
-
-    def cancel(self, job: Job) -> None:
-        """End a job, if it has not ended, at the next step."""
-        if self._jobs.pop(job.number, None) is not None:
-            if job.submitted:
-                self._tell(Cancel(job.number))
-            self._over()
-
-    def end(self, job: Job, error: HightideError) -> None:
-        """End a job with an error, if it has not ended."""
-        if job.number in self._jobs:
-            self.cancel(job)
-            job.fail(error)
-
-    def end_all(self, reason: str) -> None:
-        """End every job with an error."""
-        for job in list(self._jobs.values()):
-            self.end(job, JobFailed(reason))
 
     async def close(self) -> None:
         """End the worker in good order, or by force if it takes too long."""
@@ -145,6 +90,7 @@ class Supervisor:
                 self._ready.exception()  # it was told, or nobody asked
             self._ready = asyncio.get_running_loop().create_future()
         self._idle_since = time.monotonic()
+        self.refusal = ""
         self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
@@ -177,26 +123,16 @@ class Supervisor:
             if failed == MAX_FAILED_STARTS:
                 self._give_up("the model's process cannot be started")
                 return
-            self._mourn()
+            self._mourn([job for job in self._jobs.values() if job.submitted])
             await asyncio.sleep(0.2 * failed)
 
     def _give_up(self, reason: str) -> None:
         """The model cannot be opened. The next request tries again."""
+        self.refusal = reason
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(HightideError(reason))
         for job in list(self._jobs.values()):
-            del self._jobs[job.number]
-            job.fail(JobFailed("the model cannot be opened"))
-
-    def _mourn(self) -> None:
-        """Every job that the worker had is to be done again, unless it has seen too many workers die."""
-        for job in [job for job in self._jobs.values() if job.submitted]:
-            job.submitted = False
-            job.deaths += 1
-            if job.deaths == MAX_DEATHS:
-                del self._jobs[job.number]
-                job.fail(JobFailed(f"the model's process ended {MAX_DEATHS} times while it made this answer"))
-        self._over()
+            self.end(job, ModelNotOpened("the model cannot be opened"))
 
     async def _watch(self, worker: WorkerProcess) -> None:
         """Kill a worker that hangs; end one that nobody needs."""
@@ -221,17 +157,8 @@ class Supervisor:
 
     def _hear(self, worker: WorkerProcess, message: Message) -> None:
         worker.heard = time.monotonic()
-        if isinstance(message, News):
-            self._deliver(message)
-        elif isinstance(message, Beat):
+        if isinstance(message, Beat):
             worker.stats = message.stats
-        elif isinstance(message, Accepted):
-            if job := self._jobs.get(message.job):
-                job.accepted.set()
-        elif isinstance(message, Refused):
-            if job := self._jobs.pop(message.job, None):
-                job.fail(JobFailed(message.reason) if job.accepted.is_set() else JobRefused(message.reason))
-                self._over()
         elif isinstance(message, NotOpened):
             worker.refusal = message.reason
         elif isinstance(message, Ready):
@@ -239,6 +166,8 @@ class Supervisor:
             if self._ready is not None and not self._ready.done():
                 self._ready.set_result(message)
             self._hand_out()
+        else:
+            self._hear_of_job(message)
 
     def _hand_out(self) -> None:
         """Give the worker what it does not have yet.
@@ -256,24 +185,14 @@ class Supervisor:
                 samples = [(n, job.seeds[n], job.made[n]) for n in sorted(job.running)]
                 self._tell(Submit(job.number, job.prompt, job.options, job.grammar, samples))
 
-    def _deliver(self, news: News) -> None:
-        for number, sample, token, logprob, alternatives in news.tokens:
-            if job := self._jobs.get(number):
-                job.made[sample].append(token)
-                job.tell(Token(sample, token, logprob, alternatives))
-        for number, sample, reason, error, reused in news.ended:
-            if job := self._jobs.get(number):
-                job.running.discard(sample)
-                if not job.running or error:
-                    del self._jobs[number]
-                    self._over()
-                if error:
-                    job.fail(JobFailed(error))
-                else:
-                    job.tell(Ended(sample, reason, reused))
+    def _come(self) -> None:
+        self._start()
+        self._hand_out()
 
-    def _over(self) -> None:
-        """A job has left."""
+    def _withdraw(self, job: Job) -> None:
+        self._tell(Cancel(job.number))
+
+    def _left(self, job: Job) -> None:
         self._idle_since = time.monotonic()
         self._hand_out()
 
