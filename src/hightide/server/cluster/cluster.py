@@ -7,8 +7,9 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,7 @@ from hightide.server.cluster.runner import ClusterRunner
 from hightide.server.messages import Open
 from hightide.server.security import KEY_VARIABLE
 from hightide.server.supervisor import WorkerLimits
+from hightide.units import counted
 
 CLOSE_SECONDS = 40.0  # workers save their prefix caches
 PATHS = ("tokenizer", "draft", "prefix_cache")  # options of `hightide.Engine` that are paths
@@ -98,9 +100,10 @@ class Cluster:
         gpus = 0 if on_cpu else int(resources.get("GPU", 0))
         count = settings.replicas or gpus or machines
         room, kind = (gpus, "GPU") if gpus else (int(resources.get("CPU", 0)), "CPU")
-        self._log(f"the Ray cluster has {machines} machine(s) and {room} {kind}(s) for {count} replica(s)")
+        has = f"{counted(machines, 'machine')} and {counted(room, kind)}"
+        self._log(f"the Ray cluster has {has} for {counted(count, 'replica')}")
         if room < count:
-            self._log(f"{count - room} replica(s) wait until there are more {kind}s")
+            self._log(f"only {room} of them can start before there are more {kind}s")
 
         self._started_serve = not any(actor["namespace"] == "serve" for actor in ray.util.list_named_actors(True))
         serve.start(proxy_location="Disabled", logging_config=_LOGGING)
@@ -137,7 +140,8 @@ class Cluster:
 
     def _leave(self) -> None:
         if ray.is_initialized() and not self._started_ray:
-            with suppress(Exception):  # a cluster whose head has died
+            # Ray prints what its own shutdown disturbs; and the cluster's head may have died.
+            with suppress(Exception), redirect_stdout(StringIO()):
                 with ThreadPoolExecutor(len(self._applications) or 1) as threads:
                     list(threads.map(serve.delete, self._applications))
                 if self._started_serve and not serve.status().applications:

@@ -1,0 +1,241 @@
+"""A server on a real Ray cluster of two nodes, both on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from running_server import Running, running, wait_until
+from scripted_models import letters_tokenizer, scripted_model
+
+cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is missing: pip install 'hightide[ray]'")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+
+LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
+NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+RAY_VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+KEY = "a-key-that-nobody-else-may-see"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes with one CPU each: one replica on each."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in RAY_VARIABLES.items():
+            patch.setenv(name, value)
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=NODE)
+        try:
+            cluster.add_node(**NODE)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A random model, whose every token depends on all tokens before it."""
+    folder = tmp_path_factory.mktemp("ray")
+    tokenizer = letters_tokenizer(folder / "tokenizer.json")
+    options = ("--tokenizer", tokenizer, "--device", "cpu", "--context", 250, "--max-sequences", 4, "--chunk", 32)
+    with running(
+        folder, LLAMA, *options, "--ray", "--replicas", 2, RAY_ADDRESS=cluster.address, HIGHTIDE_API_KEY=KEY
+    ) as server:
+        wait_until(lambda: server.log.read_text().count("is there") == 2, 60)
+        yield server
+
+
+def ask(server: Running, prompt: str, **options: Any) -> Any:
+    more = {"max_tokens": 60, "temperature": 0, "extra_body": {"ignore_eos": True}} | options
+    return server.client(api_key=KEY).completions.create(model="llama", prompt=prompt, **more)
+
+
+def metric(server: Running, name: str) -> dict[str, float]:
+    """The values of a metric by the labels of each."""
+    lines = server.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}).text.splitlines()
+    found = [line.removeprefix(name).rpartition(" ") for line in lines if line.startswith(name + "{")]
+    return {labels: float(value) for labels, _, value in found}
+
+
+def given(server: Running) -> list[int]:
+    """Prompts that each replica got so far."""
+    return [int(count) for _, count in sorted(metric(server, "hightide:replica_requests_total").items())]
+
+
+def ask_all(server: Running, prompts: list[str], options: list[Any], begun: threading.Barrier | None) -> list[str]:
+    """All prompts at once, as streams; `begun` is passed when each has a few tokens."""
+    texts = [""] * len(prompts)
+
+    def read(n: int) -> None:
+        for count, chunk in enumerate(ask(server, prompts[n], stream=True, **options[n])):
+            if count == 5 and begun is not None:
+                begun.wait()
+            texts[n] += chunk.choices[0].text
+
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    if begun is not None:
+        begun.wait()
+    for thread in threads:
+        thread.join(60)
+    return texts
+
+
+def test_the_api_is_the_same(server: Running) -> None:
+    client = server.client(api_key=KEY)
+    assert [model.id for model in client.models.list()] == ["llama"]
+    assert server.get("/ready").status_code == 200
+    answer = ask(server, ["The sky", "The sea"], n=2, logprobs=2, max_tokens=3, temperature=1, seed=1)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    assert all(len(choice.logprobs.top_logprobs) == 3 for choice in answer.choices)
+    chosen = ask(server, "x", extra_body={"guided_choice": ["yes", "no"]})
+    assert chosen.choices[0].text in ("yes", "no")
+    with pytest.raises(openai.BadRequestError, match="grammar cannot be used"):
+        ask(server, "x", extra_body={"guided_regex": "("})
+    with pytest.raises(openai.AuthenticationError):
+        server.client(api_key="another").models.list()
+
+
+def test_replicas_share_the_load(server: Running) -> None:
+    before = given(server)
+    prompts = [f"{letter} goes first" for letter in "abcdefgh"]
+    ask_all(server, prompts, [{"max_tokens": 30}] * len(prompts), None)
+    assert [after - count for after, count in zip(given(server), before, strict=True)] == [4, 4]
+
+
+def test_a_prefix_goes_where_it_was_read(server: Running) -> None:
+    for prefix in ("A long beginning, which is read once. " * 3, "Another one of these, as long as it. " * 3):
+        before = given(server)
+        answers = [ask(server, f"{prefix}{n}", max_tokens=2) for n in range(4)]
+        assert sorted(after - count for after, count in zip(given(server), before, strict=True)) == [0, 4]
+        found = [answer.usage.prompt_tokens_details.cached_tokens for answer in answers]
+        assert found[0] == 0 and min(found[1:]) >= 96
+
+
+def test_no_process_of_the_cluster_knows_the_api_key(server: Running) -> None:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command, variables = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        assert KEY.encode() not in command
+        if command.startswith(b"ray::") or b"hightide.server.worker" in command:
+            assert KEY.encode() not in variables
+
+
+def test_a_node_that_is_killed_loses_no_request(server: Running, cluster: Any) -> None:
+    prompts = ["The sky", "Once upon a time", "A", "zzz", "What", "Well"]
+    options: list[Any] = [{"temperature": n % 2, "seed": n, "max_tokens": 200} for n in range(len(prompts))]
+    alone = ask_all(server, prompts, options, None)
+    before = given(server)
+    begun = threading.Barrier(len(prompts) + 1, action=lambda: kill_node(cluster))
+    assert ask_all(server, prompts, options, begun) == alone
+    assert sum(given(server)) - sum(before) == len(prompts) + len(prompts) // 2  # half of them twice
+    assert server.log.read_text().count("is gone") == 1
+    assert server.get("/ready").status_code == 200
+    # Ray starts the replica again as soon as there is a machine for it.
+    cluster.add_node(**NODE)
+    wait_until(lambda: server.log.read_text().count("is there") == 3, 60)
+    before = given(server)
+    assert ask_all(server, prompts, options, None) == alone
+    assert all(after > count for after, count in zip(given(server), before, strict=True))
+
+
+def test_a_worker_that_is_killed_costs_a_pause(server: Running) -> None:
+    alone = ask_all(server, ["The sun", "Nobody"], [{}, {}], None)
+    begun = threading.Barrier(3, action=lambda: os.kill(workers()[0], signal.SIGKILL))
+    assert ask_all(server, ["The sun", "Nobody"], [{}, {}], begun) == alone
+    assert "the worker ended (signal 9)" in server.log.read_text()
+
+
+def test_the_end_leaves_nothing_on_the_cluster(server: Running, cluster: Any) -> None:
+    stream = ask(server, "x", stream=True, max_tokens=200)
+    next(stream)
+    server.process.send_signal(signal.SIGTERM)
+    *_, last = stream
+    assert last.choices[0].finish_reason == "length"
+    assert server.process.wait(60) == 0
+    assert not workers() and not processes(b"ray::ServeReplica") and processes(b"raylet")
+
+
+@pytest.fixture(scope="module")
+def two_models(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of its own on the same cluster, without --replicas: one on each node."""
+    folder = tmp_path_factory.mktemp("two")
+    one = scripted_model(folder / "one.gguf", {"hello": ["one"], "long": ["la ", "li ~"]}, context=8000)
+    two = scripted_model(folder / "two.gguf", {"hello": ["two"]})
+    models = ("--model", f"a={one}", "--model", f"b={two}", "--device", "cpu", "--context", 8000)
+    with running(folder, *models, "--ray", RAY_ADDRESS=cluster.address) as server:
+        yield server
+
+
+def test_several_models_are_loaded_on_demand(two_models: Running) -> None:
+    assert workers() == []
+    for name, text in (("a", "one"), ("b", "two"), ("a", "one")):
+        messages: Any = [{"role": "user", "content": "<|hello|>"}]
+        reply = two_models.client().chat.completions.create(model=name, messages=messages)
+        assert reply.choices[0].message.content == text
+
+
+def test_a_client_that_goes_away_ends_its_answer_at_the_replica(two_models: Running) -> None:
+    def running_answers() -> float:
+        return sum(metric(two_models, "hightide:num_requests_running").values())
+
+    messages: Any = [{"role": "user", "content": "<|long|>"}]
+    stream = two_models.client().chat.completions.create(model="a", messages=messages, stream=True)
+    next(stream)
+    wait_until(lambda: running_answers() == 1)
+    stream.close()
+    wait_until(lambda: running_answers() == 0)
+    (line,) = [line for line in two_models.log.read_text().splitlines() if "disconnected" in line]
+    assert "+ 8000 tokens" not in line
+
+
+def test_a_model_that_is_missing_on_the_other_machine(cluster: Any, tmp_path: Path) -> None:
+    """As far as one machine can show it: the front has the model, and the replica finds no such device."""
+    with (
+        pytest.raises(AssertionError, match="there is no device 'none'"),
+        running(
+            tmp_path,
+            LLAMA,
+            "--tokenizer",
+            letters_tokenizer(tmp_path / "t.json"),
+            "--device",
+            "none",
+            "--ray",
+            RAY_ADDRESS=cluster.address,
+        ),
+    ):
+        pass
+    assert not processes(b"ray::ServeReplica:hightide")
+
+
+def kill_node(cluster: Any) -> None:
+    """All its processes at once, as when a machine loses its power."""
+    (node,) = cluster.worker_nodes
+    raylet = node.all_processes["raylet"][0].process.pid
+    children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    cluster.remove_node(node, allow_graceful=False)
+
+
+def processes(part: bytes) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if part in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def workers() -> list[int]:
+    return processes(b"hightide.server.worker")
