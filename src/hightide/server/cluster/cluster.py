@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
@@ -17,7 +18,7 @@ from uuid import uuid4
 import ray
 from ray import serve
 
-from hightide.errors import HightideError
+from hightide.errors import HightideError, error_text
 from hightide.llm.default_model import DEFAULT
 from hightide.server.cluster.link import ReplicaLink
 from hightide.server.cluster.messages import Message
@@ -28,6 +29,7 @@ from hightide.server.security import KEY_VARIABLE
 from hightide.server.supervisor import WorkerLimits
 from hightide.units import counted
 
+CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 40.0  # workers save their prefix caches
 PATHS = ("tokenizer", "draft", "prefix_cache")  # options of `hightide.Engine` that are paths
 _LOGGING = {"log_level": "WARNING", "enable_access_log": False}
@@ -79,8 +81,8 @@ class Cluster:
         os.environ.pop(KEY_VARIABLE, None)  # it has been read; no process that Ray starts should have it
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         address = os.environ.get("RAY_ADDRESS", "")
-        if "://" in address:
-            raise HightideError(f"RAY_ADDRESS={address} is not HOST:PORT; run this on a machine of the cluster")
+        if address not in ("", "auto", "local"):
+            check_address(address)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             ray.init("auto", **quiet)
@@ -99,11 +101,12 @@ class Cluster:
         on_cpu = all(opening.options.get("device") == "cpu" for opening in self._models.values())
         gpus = 0 if on_cpu else int(resources.get("GPU", 0))
         count = settings.replicas or gpus or machines
-        room, kind = (gpus, "GPU") if gpus else (int(resources.get("CPU", 0)), "CPU")
-        has = f"{counted(machines, 'machine')} and {counted(room, kind)}"
+        kind = "GPU" if gpus else "CPU"
+        room = int(ray.available_resources().get(kind, 0))
+        has = f"{counted(machines, 'machine')} and {counted(room, f'free {kind}')}"
         self._log(f"the Ray cluster has {has} for {counted(count, 'replica')}")
         if room < count:
-            self._log(f"only {room} of them can start before there are more {kind}s")
+            self._log(f"only {room} of them can start before there are more")
 
         self._started_serve = not any(actor["namespace"] == "serve" for actor in ray.util.list_named_actors(True))
         serve.start(proxy_location="Disabled", logging_config=_LOGGING)
@@ -176,3 +179,15 @@ class Cluster:
     def _lost(self, link: ReplicaLink) -> None:
         for runner in self._runners.values():
             runner.lost(link)
+
+
+def check_address(address: str) -> None:
+    """HightideError if nothing answers there: Ray itself tries for more than a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise HightideError(f"RAY_ADDRESS must be HOST:PORT, not {address!r}; run this on a machine of the cluster")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        reason = error_text(error)
+        raise HightideError(f"no Ray cluster answers at RAY_ADDRESS={address}: {reason}") from None

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from hightide import __version__
-from hightide.errors import HightideError, error_text
+from hightide.errors import HightideError, describe, error_text
 from hightide.server.cluster.messages import Hello, Message, Named
 from hightide.server.jobs import Job
 
@@ -115,7 +115,4 @@ class ReplicaLink:
 
 
 def _reason(error: BaseException) -> str:
-    """In one line: errors of Ray have many."""
-    if isinstance(error, HightideError):
-        return error_text(error)
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    return error_text(error) if isinstance(error, HightideError) else describe(error)[:160]  # Ray says a lot

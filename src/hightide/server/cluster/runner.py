@@ -111,7 +111,7 @@ class ClusterRunner(JobRunner):
             if not place.refusal:
                 self._log(f"{link} cannot open the model: {message.reason}")
             place.refusal = message.reason
-            self._give_up_if_all_refuse(f"{link.machine}: {message.reason}")
+            self._give_up_if_all_refuse(message.reason)
             self._take_back(link)
         elif isinstance(message, Note):
             self._log(f"{link}: {message.text}")
