@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -75,6 +76,20 @@ def test_a_replica_that_is_gone_has_read_nothing() -> None:
     routing.choose(prompt, {"a": 0})
     routing.forget("a")
     assert routing.choose(prompt, {"a": 0, "b": 0}) == "b"  # its turn
+
+
+# ---- the command
+
+
+def test_replicas_need_a_cluster(hightide: Any) -> None:
+    assert hightide("serve", "--replicas", 2) == (1, "", "hightide: --replicas needs --ray\n")
+
+
+def test_a_cluster_needs_ray(hightide: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in ("cluster", "replica"):
+        monkeypatch.delitem(sys.modules, f"hightide.server.cluster.{name}", raising=False)
+    assert hightide("serve", "--ray") == (1, "", "hightide: --ray needs ray: pip install 'hightide[ray]'\n")
 
 
 # ---- jobs

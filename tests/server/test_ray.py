@@ -14,7 +14,11 @@ import pytest
 from running_server import Running, running, wait_until
 from scripted_models import letters_tokenizer, scripted_model
 
+from hightide.errors import HightideError
+
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is missing: pip install 'hightide[ray]'")
+replica = pytest.importorskip("hightide.server.cluster.replica")
+check_address = pytest.importorskip("hightide.server.cluster.cluster").check_address
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
@@ -217,6 +221,18 @@ def test_a_model_that_the_machines_do_not_have(two_models: Running) -> None:
     assert len([line for line in two_models.log.read_text().splitlines() if "cannot open the model" in line]) == 2
     reply = two_models.post("/v1/completions", {"model": "b", "prompt": "x"})
     assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "127.0.0.1", "127.0.0.1:1"])
+def test_a_cluster_that_is_not_there(address: str) -> None:
+    with pytest.raises(HightideError, match=f"RAY_ADDRESS.*{address}"):
+        check_address(address)
+
+
+def test_a_replica_takes_the_adapter_that_ray_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for numbers, options in (([3], {"device": "gpu:3"}), (["1"], {"device": "gpu:1"}), ([], {})):
+        monkeypatch.setattr(replica.ray, "get_gpu_ids", lambda numbers=numbers: numbers)
+        assert replica.own_adapter() == options
 
 
 def kill_node(cluster: Any) -> None:
