@@ -44,7 +44,9 @@ Context = Annotated[
     int | None,
     typer.Option(min=1, help="Tokens that the KV cache holds. Default: 2048, or the model's own if that is shorter."),
 ]
-Device = Annotated[str | None, typer.Option(help="Where to run: cpu, or an adapter by index or name; gpu:1 is the second GPU.")]
+Device = Annotated[
+    str | None, typer.Option(help="Where to run: cpu, or an adapter by index or name; gpu:1 is the second GPU.")
+]
 Kv = Annotated[KvType | None, typer.Option(help="Type of the KV cache. Default: f16 on a GPU that has it, else f32.")]
 Route = Annotated[
     list[str] | None,

@@ -18,7 +18,7 @@ from uuid import uuid4
 import ray
 from ray import serve
 
-from hightide.errors import HightideError, error_text
+from hightide.errors import HightideError, describe, error_text
 from hightide.llm.default_model import DEFAULT
 from hightide.server.cluster.link import ReplicaLink
 from hightide.server.cluster.messages import Message
@@ -88,11 +88,13 @@ class Cluster:
             ray.init("auto", **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
             if address:
-                reason = str(error).strip().partition("\n")[0]
-                raise HightideError(f"cannot join the Ray cluster at RAY_ADDRESS={address}: {reason}") from None
+                raise HightideError(f"cannot join the cluster at RAY_ADDRESS={address}: {describe(error)}") from None
             self._started_ray = True
             cores = max(os.cpu_count() or 1, self._settings.replicas or 1)
-            ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
+            try:
+                ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
+            except Exception as failure:  # Ray raises no other when its processes do not come up in time
+                raise HightideError(f"Ray could not be started: {describe(failure)}") from None
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
 
     def _deploy(self) -> None:
