@@ -233,6 +233,27 @@ async def test_the_model_is_loaded_where_it_is_asked_for() -> None:
 
 
 @in_loop
+async def test_a_replica_is_asked_to_load_once_and_heard_once() -> None:
+    replicas = Replicas(everywhere=False)
+    for n in range(2):
+        replicas.lose(n)
+    asking = asyncio.ensure_future(replicas.runner.ready())
+    await asyncio.sleep(0)
+    for n in range(2):
+        replicas.links[n]._outbox = asyncio.Queue()
+        replicas.come_back(n)
+    assert [replicas.sent(0), replicas.sent(1)] == [[Load()], []]
+    replicas.say(0, NotOpened("no"))
+    assert [replicas.sent(0), replicas.sent(1)] == [[], [Load()]]
+    for _ in range(3):
+        replicas.say(1, NotOpened("no"))
+    with pytest.raises(HightideError, match="no"):
+        await asking
+    assert replicas.log == [f"replica {name} on machine-{name} cannot open the model: no" for name in "ab"]
+    assert len(replicas.runner._able()) == 2  # the next request tries both again
+
+
+@in_loop
 async def test_a_model_that_no_replica_can_open() -> None:
     replicas = Replicas()
     asking = asyncio.ensure_future(replicas.runner.ready())

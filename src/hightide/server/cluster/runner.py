@@ -24,6 +24,7 @@ class _Place:
 
     status: Status = field(default_factory=Status)
     facts: Ready | None = None
+    asked: bool = False  # to open the model, and has not answered
     refusal: str = ""  # why the replica cannot open the model
     given: int = 0  # jobs so far
 
@@ -87,7 +88,7 @@ class ClusterRunner(JobRunner):
         """A replica has connected, for the first time or again."""
         self._places[link] = _Place(given=self._places[link].given)
         if self._everywhere or self._wanted:
-            link.tell(self._name, Load())
+            self._ask_to_load()
         self._hand_out()
 
     def lost(self, link: ReplicaLink) -> None:
@@ -103,16 +104,16 @@ class ClusterRunner(JobRunner):
             self.restarts += max(0, message.restarts - place.status.restarts)
             place.status = message
         elif isinstance(message, Ready):
-            place.facts, place.refusal = message, ""
+            place.facts, place.asked, place.refusal = message, False, ""
             if self._facts is not None and not self._facts.done():
                 self._facts.set_result(message)
             self._hand_out()
         elif isinstance(message, NotOpened):
-            if not place.refusal:
+            if place.asked or self._jobs_of(link):  # what it says to each of its jobs is heard once
                 self._log(f"{link} cannot open the model: {message.reason}")
-            place.refusal = message.reason
-            self._give_up_if_all_refuse(message.reason)
-            self._take_back(link)
+                place.asked, place.refusal = False, message.reason
+                self._give_up_if_all_refuse(message.reason)
+                self._take_back(link)
         elif isinstance(message, Note):
             self._log(f"{link}: {message.text}")
         elif not isinstance(message, Load):
@@ -121,11 +122,14 @@ class ClusterRunner(JobRunner):
     def _ask_to_load(self) -> None:
         """Everywhere, or on the least loaded replica that has not refused."""
         able = self._able()
-        if self._everywhere:
-            for link in able:
+        if not self._everywhere:
+            under_way = any(self._places[link].asked for link in able)
+            able = [] if under_way or not able else [min(able, key=lambda link: link.load)]
+        for link in able:
+            place = self._places[link]
+            if not place.asked and place.facts is None:
+                place.asked = True
                 link.tell(self._name, Load())
-        elif able:
-            min(able, key=lambda link: link.load).tell(self._name, Load())
 
     def _give_up_if_all_refuse(self, reason: str) -> None:
         """No replica can open the model. The next request tries again."""
@@ -161,10 +165,13 @@ class ClusterRunner(JobRunner):
 
     def _take_back(self, link: ReplicaLink) -> None:
         """The replica does not do its jobs of this model any more: others do."""
-        jobs = [job for job in self._jobs.values() if job in link.jobs]
+        jobs = self._jobs_of(link)
         link.jobs.difference_update(jobs)
         self._mourn(jobs)
         self._hand_out()
+
+    def _jobs_of(self, link: ReplicaLink) -> list[Job]:
+        return [job for job in self._jobs.values() if job in link.jobs]
 
     def _withdraw(self, job: Job) -> None:
         for link in self._places:
