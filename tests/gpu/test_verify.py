@@ -95,8 +95,9 @@ def test_every_program_passes_on_every_route(name: str, device: Device) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in MODELS.glob("*.gguf")))
-def test_every_gguf_model_passes_on_every_route(name: str, device: Device) -> None:
-    check_program(MODELS / name)
+def test_every_gguf_model_passes(name: str, device: Device) -> None:
+    """One of each architecture on every route: the others differ from it in constants."""
+    check_program(MODELS / name, routes="_" not in name)
 
 
 def check_program(path: Path, routes: bool = True) -> None:

@@ -126,11 +126,12 @@ def test_answers_are_valid(model: Path, where: str | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["byte_level", "sentencepiece"])
-def test_500_random_schemas(vocabulary: str, where: str | None) -> None:
+def test_random_schemas(vocabulary: str, where: str | None) -> None:
+    count = 500 if where is None and vocabulary == "byte_level" else 150
     tokenizer = getattr(small_vocabularies, vocabulary)(VOCAB)
     with open_engine(where, tokenizer=tokenizer, max_sequences=8) as engine:
-        reasons = answer_schemas(engine, schemas(500, 2), 240, check_free=False)
-        assert reasons["stop"] >= 600 and set(reasons) <= {"stop", "length", "context"}
+        reasons = answer_schemas(engine, schemas(count, 2), 240, check_free=False)
+        assert reasons["stop"] >= 1.2 * count and set(reasons) <= {"stop", "length", "context"}
 
 
 @pytest.mark.parametrize("name", ["llama_nokv.pte", "llama_int8.pte"])

@@ -29,6 +29,7 @@ LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 SERVER = ("--context", 250, "--max-sequences", 16, "--chunk", 64, "--max-body", "64KiB", "--reproducible")
 SECONDS = 180  # that a request may take
 GROWTH = 32 << 20  # bytes that the server's own process may grow by in the second half of the run
+GIVEN_UP = "ended 3 times while it made this answer"
 WEIGHTS = {"ask": 10, "leave": 4, "read_slowly": 2, "send_nonsense": 3}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 99}}, "required": ["n"]}
 NONSENSE: tuple[tuple[bytes, tuple[int, ...]], ...] = (  # bodies, and how they may be answered
@@ -46,6 +47,10 @@ NONSENSE: tuple[tuple[bytes, tuple[int, ...]], ...] = (  # bodies, and how they 
     (b'{"prompt": "' + b"x" * 400 + b'"}', (400,)),
     (b'{"prompt": "' + b"x" * 70_000 + b'"}', (413,)),
 )
+
+
+class GivenUp(Exception):
+    """An answer that three workers did not live to make."""
 
 
 class Load:
@@ -77,6 +82,8 @@ class Load:
 
     async def whole(self, request: dict[str, Any]) -> list[str]:
         reply = await self.http.post("/v1/completions", json=request)
+        if reply.status_code == 500 and GIVEN_UP in reply.text:
+            raise GivenUp
         assert reply.status_code == 200, (reply.status_code, reply.text, request)
         return [choice["text"] for choice in reply.json()["choices"]]
 
@@ -92,6 +99,8 @@ class Load:
                 if done := line == "data: [DONE]":
                     break
                 event = json.loads(line[6:])
+                if GIVEN_UP in line:
+                    raise GivenUp
                 assert "error" not in event, (event, request)
                 for choice in event["choices"]:
                     texts[choice["index"]] += choice["text"]
@@ -146,7 +155,12 @@ class Load:
         while time.monotonic() < until:
             name = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
             action: Callable[[], Awaitable[None]] = getattr(self, name)
-            await asyncio.wait_for(action(), SECONDS)
+            killed = self.counts["killed workers"]
+            try:
+                await asyncio.wait_for(action(), SECONDS)
+            except GivenUp:
+                assert self.counts["killed workers"] - killed >= 3, "an answer was given up too early"
+                name = "given up"
             self.counts[name] += 1
 
     # ---- what is done to the server, and watched
