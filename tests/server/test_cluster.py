@@ -11,7 +11,7 @@ import pytest
 
 from hightide.errors import HightideError
 from hightide.server.cluster.link import ReplicaLink
-from hightide.server.cluster.messages import Hello, Load, Message, Status
+from hightide.server.cluster.replica_messages import Hello, Load, Message, Status
 from hightide.server.cluster.routing import MAX_EXTRA_ANSWERS, TOKENS_PER_ANSWER, Routing
 from hightide.server.cluster.runner import ClusterRunner
 from hightide.server.jobs import Ended, JobFailed, JobRefused, ModelNotOpened, QueueFull, Token
@@ -87,8 +87,6 @@ def test_replicas_need_a_cluster(hightide: Any) -> None:
 
 def test_a_cluster_needs_ray(hightide: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    for name in ("cluster", "replica"):
-        monkeypatch.delitem(sys.modules, f"hightide.server.cluster.{name}", raising=False)
     assert hightide("serve", "--ray") == (1, "", "hightide: --ray needs ray: pip install 'hightide[ray]'\n")
 
 

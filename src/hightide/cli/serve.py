@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from hightide.ops.choices import parse_routes
 from hightide.option_checks import checked_bytes
 
 try:
+    from hightide.server.cluster.cluster import Cluster, ClusterSettings
     from hightide.server.logs import Log
     from hightide.server.models import ModelSettings
     from hightide.server.run import ServerSettings
@@ -27,9 +28,6 @@ except ModuleNotFoundError as error:
     if (error.name or "").startswith("hightide"):
         raise
     raise HightideError(f"the server needs {error.name}: pip install 'hightide[serve]'") from None
-
-if TYPE_CHECKING:
-    from hightide.server.cluster.cluster import Cluster
 
 
 def _network(*names: str, **options: Any) -> Any:
@@ -154,12 +152,6 @@ def _make_cluster(machines: ClusterOptions, engine: EngineOptions, limits: Worke
         if machines.replicas is not None:
             raise InputError("--replicas needs --ray")
         return None
-    try:
-        from hightide.server.cluster.cluster import Cluster, ClusterSettings
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("hightide"):
-            raise
-        raise HightideError(f"--ray needs {error.name}: pip install 'hightide[ray]'") from None
     settings = ClusterSettings(machines.replicas, engine.max_sequences, engine.max_waiting, limits)
     return Cluster(settings, log.note)
 

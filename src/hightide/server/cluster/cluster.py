@@ -10,19 +10,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import ray
-from ray import serve
-
 from hightide.errors import HightideError, describe, error_text
 from hightide.llm.default_model import DEFAULT
 from hightide.server.cluster.link import ReplicaLink
-from hightide.server.cluster.messages import Message
 from hightide.server.cluster.replica import Replica
+from hightide.server.cluster.replica_messages import Message
 from hightide.server.cluster.runner import ClusterRunner
 from hightide.server.messages import Open
 from hightide.server.security import KEY_VARIABLE
@@ -47,6 +45,8 @@ class Cluster:
     """While it is entered, the replicas run; `connect` and `close` are for the event loop within."""
 
     def __init__(self, settings: ClusterSettings, log: Callable[[str], None]) -> None:
+        if find_spec("ray") is None:
+            raise HightideError("--ray needs ray: pip install 'hightide[ray]'")
         self._settings, self._log = settings, log
         self._models: dict[str, Open] = {}
         self._runners: dict[str, ClusterRunner] = {}
@@ -78,6 +78,8 @@ class Cluster:
 
     def _join(self) -> None:
         """The cluster that this machine belongs to, or a new one of this machine alone."""
+        import ray
+
         os.environ.pop(KEY_VARIABLE, None)  # it has been read; no process that Ray starts should have it
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         address = os.environ.get("RAY_ADDRESS", "")
@@ -98,6 +100,9 @@ class Cluster:
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
 
     def _deploy(self) -> None:
+        import ray
+        from ray import serve
+
         settings = self._settings
         resources, machines = ray.cluster_resources(), sum(node["Alive"] for node in ray.nodes())
         on_cpu = all(opening.options.get("device") == "cpu" for opening in self._models.values())
@@ -144,6 +149,9 @@ class Cluster:
             runner.use(self._links, max_jobs, everywhere=len(self._runners) == 1)
 
     def _leave(self) -> None:
+        import ray
+        from ray import serve
+
         if ray.is_initialized() and not self._started_ray:
             # Ray prints what its own shutdown disturbs; and the cluster's head may have died.
             with suppress(Exception), redirect_stdout(StringIO()):

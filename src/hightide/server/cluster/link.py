@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from hightide import __version__
+import hightide
 from hightide.errors import HightideError, describe, error_text
-from hightide.server.cluster.messages import Hello, Message, Named
+from hightide.server.cluster.replica_messages import Hello, Message, Named
 from hightide.server.jobs import Job
 
 SILENCE_SECONDS = 30.0  # without a message of the replica, before it is given up
@@ -100,8 +100,10 @@ class ReplicaLink:
     def _greet(self, message: Message) -> None:
         assert isinstance(message, Hello)
         self.machine = message.machine
-        if message.version != __version__:
-            raise HightideError(f"{self.machine} has hightide {message.version}; install {__version__}, as here")
+        if message.version != hightide.__version__:
+            raise HightideError(
+                f"{self.machine} has hightide {message.version}; install {hightide.__version__}, as here"
+            )
         self.connected = True
 
     async def _send(self, session: str) -> None:

@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import ray
-from ray import serve
-
-from hightide import __version__
+import hightide
 from hightide.errors import HightideError, error_text
-from hightide.server.cluster.messages import Hello, Load, Message, Named, Note, Status
+from hightide.server.cluster.replica_messages import Hello, Load, Message, Named, Note, Status
 from hightide.server.jobs import Ended, Event, Job, JobRefused, ModelNotOpened, Token
 from hightide.server.messages import Accepted, Cancel, News, NotOpened, Open, Refused, Submit
 from hightide.server.supervisor import Supervisor, WorkerLimits
@@ -61,7 +58,7 @@ class Replica:
         self._end_session()
         session = self._session = _Session(session_id)
         self._heard = time.monotonic()
-        session.put("", Hello(socket.gethostname(), __version__))
+        session.put("", Hello(socket.gethostname(), hightide.__version__))
         session.start(self._tell_status(session))
         try:
             while (told := await session.outbox.get()) is not None:
@@ -99,6 +96,8 @@ class Replica:
         """An error if this replica should be replaced. One that has lost its front ends itself."""
         if time.monotonic() - self._heard > FRONT_SECONDS:
             self._end_session()
+            from ray import serve
+
             application = serve.get_replica_context().app_name
             await asyncio.to_thread(serve.delete, application, _blocking=False)
             return
@@ -167,6 +166,8 @@ class Replica:
 
 def own_adapter() -> dict[str, str]:
     """The adapter that Ray has set aside for this replica, as an option of `hightide.Engine`; {} if it has none."""
+    import ray
+
     numbers = [str(number) for number in ray.get_gpu_ids()]
     return {"device": f"gpu:{numbers[0]}"} if numbers and numbers[0].isdecimal() else {}
 

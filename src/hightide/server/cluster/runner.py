@@ -9,7 +9,7 @@ from typing import Any
 
 from hightide.errors import HightideError
 from hightide.server.cluster.link import ReplicaLink
-from hightide.server.cluster.messages import Load, Message, Note, Status
+from hightide.server.cluster.replica_messages import Load, Message, Note, Status
 from hightide.server.cluster.routing import Routing
 from hightide.server.job_runner import JobRunner
 from hightide.server.jobs import Job, ModelNotOpened
