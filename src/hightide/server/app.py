@@ -62,14 +62,12 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
                     raise ApiError(503, "the server is about to end", code="shutting_down")
                 body = await _read_body(request, max_body)
                 reply = await unless_disconnected(request.receive, handler(service, body, record))
-            except (Disconnected, ClientDisconnect):
+            except (Disconnected, ClientDisconnect, asyncio.CancelledError) as gone:
                 record.status, record.outcome = CLIENT_GONE, "disconnected"
                 finish(record)
+                if isinstance(gone, asyncio.CancelledError):
+                    raise
                 return Response(status_code=CLIENT_GONE)
-            except asyncio.CancelledError:
-                record.status, record.outcome = CLIENT_GONE, "disconnected"
-                finish(record)
-                raise
             except Exception as error:
                 failure = _failure(error, log)
                 record.status, record.error = failure.status, failure.message

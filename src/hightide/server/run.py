@@ -9,22 +9,20 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
 from hightide.errors import HightideError
 from hightide.folders import replacing
 from hightide.server.app import make_app
+from hightide.server.cluster.cluster import Cluster
 from hightide.server.job_runner import JobRunner
 from hightide.server.logs import Log
 from hightide.server.models import ModelSettings, ServedModel, open_served_model
 from hightide.server.security import Security
 from hightide.server.service import Service
 from hightide.server.supervisor import Supervisor, WorkerLimits
-
-if TYPE_CHECKING:
-    from hightide.server.cluster.cluster import Cluster
 
 BACKLOG = 2048  # connections that may wait to be accepted
 
