@@ -163,12 +163,12 @@ def test_an_answer_is_the_same_in_every_way(options: dict[str, Any], where: str 
     with open_engine(where) as engine:
         whole = engine.submit(PROMPT, **options).result()
         assert whole.finish_reason == "stop"
-        others = [engine.submit([n, *PROMPT], max_tokens=30, temperature=1.0) for n in range(3)]
+        others = [engine.submit([n, *PROMPT], max_tokens=30, temperature=1.0, ignore_eos=True) for n in range(3)]
         together = [engine.submit(PROMPT, **options) for _ in range(3)]
         ways = [{"speculate": True}, {"logprobs": 1}, {"logit_bias": {5: 0.0}}]
         together += [engine.submit(PROMPT, **options, **way) for way in ways]
         assert [request.result(60).tokens for request in together] == [whole.tokens] * 6
-        assert [len(request.result(60).tokens) > 0 for request in others] == [True] * 3
+        assert [len(request.result(60).tokens) for request in others] == [30] * 3
     with open_engine(where, kv_memory=16 * 1024 * 5, max_sequences=8) as engine:
         crowd = [engine.submit([n] * 12, max_tokens=30, ignore_eos=True) for n in range(5)]
         assert engine.submit(PROMPT, **options).result(60).tokens == whole.tokens
