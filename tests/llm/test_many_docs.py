@@ -35,7 +35,7 @@ def run_snippets(page: Path) -> int:
 
 
 def test_the_snippets_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_snippets(DOCS / "many.md") == 9
+    assert run_snippets(DOCS / "many.md") == 10
     shown = capsys.readouterr().out
     assert "0 of 39 tokens came from disk\n32 of 39 tokens came from disk\n" in shown
     assert " closed\n" in shown and "0 running, 0 waiting, " in shown

@@ -424,8 +424,9 @@ def test_errors_of_each_kind(server: Running, client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as long:
         client.chat.completions.create(model="scripted", messages=[{"role": "user", "content": "word " * 200}])
     assert long.value.code == "context_length_exceeded"
-    with pytest.raises(openai.BadRequestError, match="embeddings"):
+    with pytest.raises(openai.BadRequestError, match="the model scripted gives answers, not embeddings") as no_vector:
         client.embeddings.create(model="scripted", input="x")
+    assert (no_vector.value.code, no_vector.value.param) == ("model_not_suited", "model")
     large = post(server, "/v1/chat/completions", messages=messages("hello"), user="x" * 1_100_000)
     assert (large.status_code, large.json()["error"]["code"]) == (413, "request_too_large")
     with_key = {"Authorization": f"Bearer {KEY}"}

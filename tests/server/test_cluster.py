@@ -150,10 +150,10 @@ async def test_a_job_goes_on_elsewhere_behind_what_was_made() -> None:
     assert replicas.sent(0) == [Load(), Submit(0, [1, 2], {"max_tokens": 9}, None, [(0, 5, []), (1, 6, [])])]
     replicas.say(0, Accepted(0))
     replicas.say(0, News(tokens=[(0, 0, 11, None, []), (0, 1, 12, None, []), (0, 0, 13, None, [])]))
-    replicas.say(0, News(ended=[(0, 1, "stop", "", 0)]))
+    replicas.say(0, News(ended=[(0, 1, "stop", "", 0, "")]))
     replicas.lose(0)
     assert replicas.sent(1) == [Load(), Submit(0, [1, 2], {"max_tokens": 9}, None, [(0, 5, [11, 13])])]
-    replicas.say(1, News(tokens=[(0, 0, 14, None, [])], ended=[(0, 0, "stop", "", 0)]))
+    replicas.say(1, News(tokens=[(0, 0, 14, None, [])], ended=[(0, 0, "stop", "", 0, "")]))
     tokens = [(event.sample, event.id) for event in told if isinstance(event, Token)]
     assert tokens == [(0, 11), (1, 12), (0, 13), (0, 14)]
     assert [event.sample for event in told if isinstance(event, Ended)] == [1, 0]
@@ -189,7 +189,7 @@ async def test_errors_of_the_engine_are_no_deaths() -> None:
     _, refused = replicas.submit([1])
     _, failed = replicas.submit([2])
     replicas.say(0, Refused(0, "no such token"))
-    replicas.say(1, News(ended=[(1, 0, "error", "NaN in layer 3", 0)]))
+    replicas.say(1, News(ended=[(1, 0, "error", "NaN in layer 3", 0, "")]))
     assert isinstance(refused[0], JobRefused) and str(failed[0]) == "NaN in layer 3"
     assert replicas.runner.restarts == 0 and not replicas.runner._jobs
 

@@ -81,6 +81,9 @@ class EngineOptions:
     reproducible: Annotated[
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
     ] = False
+    pooling: Annotated[
+        str | None, _many(metavar="HOW", help="Give embeddings, not answers: last or mean. Default: as the file says.")
+    ] = None
     timeout: Annotated[str, _many(metavar="TIME", help="Longest time for an answer, such as 90s, 10m or 1h.")] = "1h"
     step_timeout: Annotated[
         str, _many(metavar="TIME", help="Start the model's process again after so long without a step.")
@@ -184,6 +187,7 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "kv_memory": engine.kv_memory,
         "chunk": engine.chunk,
         "reproducible": engine.reproducible,
+        "pooling": engine.pooling,
         "draft": None if engine.draft is None else str(engine.draft),
         "prefix_cache_size": engine.prefix_cache_size,
         "prefix_cache": None if engine.prefix_cache is None else str(engine.prefix_cache),

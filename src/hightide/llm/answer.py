@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -55,3 +57,4 @@ class Completion:
     stats: Stats
     finish_reason: str  # "stop", "length" (max_tokens) or "context" (full)
     pieces: list[Piece]
+    vector: np.ndarray | None = None  # of a model that gives embeddings

@@ -78,15 +78,19 @@ class Decoder(Protocol):
 class RaggedDecoder:
     """A ragged graph: the rows of all sequences in one run."""
 
-    def __init__(self, session: Session, sizes: RaggedSizes, *, context: int, alike: bool = False) -> None:
-        """`alike`: rows are computed alike whatever else is in their batch."""
+    def __init__(
+        self, session: Session, sizes: RaggedSizes, *, context: int, alike: bool = False, vocab_size: int | None = None
+    ) -> None:
+        """`alike`: rows are computed alike whatever else is in their batch. `vocab_size` is that of the logits, unless
+        vectors stand in for them."""
         self.session, self.sizes, self.alike = session, sizes, alike
         self.context, self.page, self.pages = context, sizes.page, sizes.pages
         self.max_rows, self.max_wanted, self.max_keep = sizes.rows, sizes.wanted, sizes.wanted
         self.device = session.name
         logits = session.graph.values[session.graph.outputs[0]]
         assert isinstance(logits, TensorValue)
-        self.vocab_size = logits.dims[-1]
+        self.width = logits.dims[-1]  # of a row of logits
+        self.vocab_size = self.width if vocab_size is None else vocab_size
         self._fed = False  # whether the ids of a step before are on the device
 
     def launch(self, batch: Batch) -> Any:
@@ -99,7 +103,7 @@ class RaggedDecoder:
         """`fed`: the ids of the step before are on the device."""
         made = tables(batch, self.page, self.alike)
         given: dict[str, Any] = made.arrays(self.sizes.table)
-        chosen, masks = (self.sizes.wanted,), (self.sizes.wanted, -(-self.vocab_size // 32))
+        chosen, masks = (self.sizes.wanted,), (self.sizes.wanted, -(-self.width // 32))
         if fed:
             given["chosen"], given["masks"] = Fed(chosen), Fed(masks, np.array(made.masks, np.int32))
         else:

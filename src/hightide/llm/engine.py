@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hightide.errors import DeviceError, HightideError, InputError
 from hightide.llm.answer import Completion
 from hightide.llm.batcher import Batcher
@@ -28,8 +30,9 @@ from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
 from hightide.llm.request import Request
+from hightide.llm.text_vector import POOLINGS
 from hightide.llm.tokenizer import Tokenizer
-from hightide.option_checks import check_bool, check_int, check_path, checked_bytes, checked_list
+from hightide.option_checks import check_bool, check_int, check_path, checked_bytes, checked_list, shown
 
 RATE_SECONDS = 10.0  # over which tokens per second are counted
 MAX_SAMPLES = 64
@@ -70,6 +73,7 @@ class Engine:
         draft: str | os.PathLike[str] | None = None,
         prefix_cache: str | os.PathLike[str] | None = None,
         prefix_cache_size: int | str = "1 GiB",
+        pooling: str | None = None,
         max_waiting: int = 1024,
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         context: int | None = None,
@@ -86,7 +90,8 @@ class Engine:
         tokens a step has at most, those of prompts included. With `reproducible`, the tokens of an answer do not
         depend on what else is in its batches. `draft` is a smaller model with the same vocabulary: it guesses tokens of
         every answer without penalties and logprobs, and the model checks several of them in one step. `prefix_cache` is
-        a folder of at most `prefix_cache_size` bytes, where what was read is kept for engines to come.
+        a folder of at most `prefix_cache_size` bytes, where what was read is kept for engines to come. With a
+        `pooling`, "last" or "mean", a GGUF model gives embeddings instead of answers; by default if its file says so.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
@@ -95,12 +100,15 @@ class Engine:
         for name, path in (("draft", draft), ("prefix_cache", prefix_cache)):
             if path is not None:
                 check_path(name, path)
+        if pooling is not None and pooling not in POOLINGS:
+            raise InputError(f"pooling must be 'last' or 'mean', not {shown(pooling)}")
         cache_bytes = checked_bytes("prefix_cache_size", prefix_cache_size)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
-        placement = replace(placement, sequences=max_sequences, kv_bytes=kv_bytes, alike=reproducible)
+        placement = replace(placement, sequences=max_sequences, kv_bytes=kv_bytes, alike=reproducible, pooling=pooling)
         self._model = open_model(model, tokenizer, context, chunk, placement)
         self.path, self.max_waiting = self._model.path, max_waiting
         self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
+        self.pooling = self._model.pooling  # how a text becomes a vector; "" for a model that gives answers
         try:
             store = None if prefix_cache is None else self._store(prefix_cache, cache_bytes)
             drafter = None if draft is None else self._drafter(draft, chunk, placement)
@@ -111,7 +119,9 @@ class Engine:
         self._close = weakref.finalize(self, self._loop.close)
 
     def _drafter(self, path: str | os.PathLike[str], chunk: int, placement: Placement) -> Drafter:
-        model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None))
+        if self.pooling:
+            raise InputError("a draft model guesses tokens; embeddings have none")
+        model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None, pooling=""))
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
         if ours != its:
             model.decoder.close()
@@ -161,6 +171,8 @@ class Engine:
         other would have with the same seed and options. `max_tokens` counts them, and only what follows them is given.
         """
         self._check_open()
+        if self.pooling:
+            raise InputError(f"{self.path.name} gives embeddings, not answers; use embed")
         check_int("n", n, 1)
         if n > MAX_SAMPLES:
             raise InputError(f"n must be at most {MAX_SAMPLES}, not {n}")
@@ -192,12 +204,33 @@ class Engine:
         """The answers to a list of prompts, in their order."""
         if isinstance(prompts, str) or not isinstance(prompts, Sequence):
             raise InputError("generate takes a list of prompts; submit takes one")
+        return self._in_turn(prompts, lambda prompt: self.submit(prompt, options, **changes))
+
+    def submit_text(self, text: str | Sequence[int]) -> Request:
+        """Ask for the vector of a text or of token ids; returns at once. It is `result().vector`, of length 1."""
+        self._check_open()
+        if not self.pooling:
+            raise InputError(f"{self.path.name} gives answers; for embeddings, open it with pooling='last' or 'mean'")
+        request = Request([self._model.text_vector(self._loop.batcher.pool, text)], self._loop.cancel)
+        self._loop.add(request, self.max_waiting)
+        return request
+
+    def embed(self, texts: Sequence[str | Sequence[int]]) -> np.ndarray:
+        """The vectors [texts, width] of texts, each of length 1; their products are cosines."""
+        if isinstance(texts, str) or not isinstance(texts, Sequence):
+            raise InputError("embed takes a list of texts")
+        vectors = [done.vector for done in self._in_turn(texts, self.submit_text)]
+        assert isinstance(self.decoder, RaggedDecoder)
+        return np.array(vectors, np.float32).reshape(len(vectors), self.decoder.width)
+
+    def _in_turn(self, given: Sequence[Any], submit: Callable[[Any], Request]) -> list[Completion]:
+        """The results of requests for all that is given, no more of them waiting than may."""
         requests: list[Request] = []
         try:
-            for prompt in prompts:
+            for one in given:
                 while len(requests) - sum(request.ended for request in requests) >= self.max_waiting:
                     next(request for request in requests if not request.ended).result()
-                requests.append(self.submit(prompt, options, **changes))
+                requests.append(submit(one))
             return [request.result() for request in requests]
         except BaseException:
             for request in requests:

@@ -61,6 +61,7 @@ class Generation:
         self.pieces: deque[Piece] = deque()
         self.finish_reason = ""  # "stop", "length", "context", "closed" or "error" once it has ended
         self.error: BaseException | None = None
+        self.vector: np.ndarray | None = None  # see `text_vector.py`
         self.stats = Stats(prompt_tokens=len(ids))
         self.limit = decoder.context if options.max_tokens is None else options.max_tokens
         self.speculates = options.speculate and decoder.max_keep > 1 and self.sampling.on_device

@@ -27,10 +27,11 @@ from hightide.llm.grammar import GrammarVocabulary
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import MAX_KEEP, choose_context
 from hightide.llm.options import GenerationOptions
-from hightide.llm.page_pool import PagedSequence
+from hightide.llm.page_pool import PagedSequence, PagePool
 from hightide.llm.state_file import fingerprint
 from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.llm.text_stream import TextStream
+from hightide.llm.text_vector import PrivateSequence, TextVector, pooling_of
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.ops.binding import graph_aliases
 from hightide.ops.choices import check_routes
@@ -60,6 +61,7 @@ class Placement:
     pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
     kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
     alike: bool = False  # rows are computed alike whatever else is in their batch
+    pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Model:
     tokenizer: Tokenizer | None
     ends: frozenset[int]  # tokens that end an answer
     fingerprint: list[int] = field(default_factory=list)
+    pooling: str = ""  # of rows to the vector of a text; "" for a model that gives answers
     _vocabulary: GrammarVocabulary | None = None  # made for the first grammar
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,6 +90,15 @@ class Model:
         if len(messages) != len(prompt):
             raise InputError("a prompt is text, token ids, or messages with a role and content")
         return chat_prompt(self._tokenizer(), messages, self.decoder.context).ids
+
+    def text_vector(self, pool: PagePool, text: str | Sequence[int]) -> TextVector:
+        """The vector to be made of text or token ids; InputError if it cannot be."""
+        if not isinstance(text, str) and any(isinstance(item, Mapping) for item in text):
+            raise InputError("messages have no vector; text and token ids have")
+        ids = self._tokenizer().encode_whole(text) if isinstance(text, str) else self.encode(text)
+        self.check_prompt(ids)
+        mean = self.pooling == "mean"
+        return TextVector(self.decoder, (PrivateSequence if mean else PagedSequence)(pool), ids, mean)
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -166,8 +178,11 @@ def open_model(
     path = default_model() if path == DEFAULT else path
     metadata: Mapping[str, Any] | None = None
     ends: Any = []
+    pooling = ""
     if is_gguf(path):
-        decoder, metadata = _open_gguf(path, context, chunk, placement)
+        decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
+    elif placement.pooling:
+        raise UnsupportedError(f"{Path(path).name} is not a GGUF model; only those give embeddings")
     else:
         program = load(path, device=placement.device, routes=placement.routes)
         decoder = _open_pte(program, context, placement)
@@ -176,7 +191,7 @@ def open_model(
         found = find_tokenizer(Path(path), tokenizer, metadata)
         known = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
         known |= set(found.eos_ids) if found is not None else set()
-        return Model(Path(path), decoder, found, frozenset(known), fingerprint(Path(path)))
+        return Model(Path(path), decoder, found, frozenset(known), fingerprint(Path(path)), pooling)
     except BaseException:
         decoder.close()
         raise
@@ -184,19 +199,22 @@ def open_model(
 
 def _open_gguf(
     path: str | os.PathLike[str], context: int | None, chunk: int, placement: Placement
-) -> tuple[Decoder, dict[str, Any]]:
+) -> tuple[Decoder, dict[str, Any], str]:
+    """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
         file = read_gguf(path)
         context = choose_context(file, context)
+        pooling = pooling_of(file) if placement.pooling is None else placement.pooling
     gpu = choose_device(placement.device)
 
     def built(most: int, placement: Placement) -> RaggedDecoder:
         with reading(path):
-            graph = build_graph(file, context, min(most, context))
-        return _ragged_decoder(graph, gpu, placement, context, most)
+            graph = build_graph(file, context, min(most, context), headless=bool(pooling))
+        vocabulary = file.tensors["token_embd.weight"].dims[0] if pooling else None
+        return _ragged_decoder(graph, gpu, replace(placement, pooling=pooling), context, most, vocabulary)
 
     try:
-        return built(chunk, placement), file.metadata
+        return built(chunk, placement), file.metadata, pooling
     except NoRoomError as error:
         fewer = max(1, chunk // 4)  # at a time: smaller activations
         try:
@@ -206,10 +224,12 @@ def _open_gguf(
             fits = what_fits(error, context, halves)
             raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
         warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {chunk}", stacklevel=4)
-        return decoder, file.metadata
+        return decoder, file.metadata, pooling
 
 
-def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, rows: int) -> RaggedDecoder:
+def _ragged_decoder(
+    graph: Graph, gpu: Any, placement: Placement, context: int, rows: int, vocab_size: int | None = None
+) -> RaggedDecoder:
     halves = placement.kv == "f16" or (placement.kv is None and gpu is not None and gpu.traits.half_caches)
     sizes = ragged_sizes(graph, context, rows, placement, halves, 1 << 62 if gpu is None else gpu.max_binding)
     made = ragged(graph, sizes)
@@ -220,7 +240,8 @@ def _ragged_decoder(graph: Graph, gpu: Any, placement: Placement, context: int, 
     session = build_session(
         made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, placement.progress, placement.kv, routes, levels=levels
     )
-    return RaggedDecoder(session, sizes, context=min(context, sizes.pages * sizes.page), alike=placement.alike)
+    room = min(context, sizes.pages * sizes.page)
+    return RaggedDecoder(session, sizes, context=room, alike=placement.alike, vocab_size=vocab_size)
 
 
 def ragged_sizes(
@@ -238,7 +259,7 @@ def ragged_sizes(
     rows = max(min(rows, context), placement.sequences)
     return RaggedSizes(
         rows=rows,
-        wanted=min(rows, max(MAX_KEEP, placement.sequences)),
+        wanted=rows if placement.pooling else min(rows, max(MAX_KEEP, placement.sequences)),
         singles=rows if placement.alike else placement.sequences,
         tiles=rows // TILE + placement.sequences,
         page=PAGE,

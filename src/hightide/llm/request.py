@@ -93,6 +93,7 @@ class Request:
                     generation.stats,
                     reason,
                     list(pieces),
+                    generation.vector,
                 )
                 for pieces, generation, reason in zip(self._made, self.generations, self._reasons, strict=True)
             ]

@@ -67,6 +67,7 @@ class Tokenizer:
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()  # every id that ends an answer, the model's own eos first
     add_bos: bool = False
+    closing_id: int | None = None  # the token behind a text that nothing follows, if the model wants one
     space_prefix: bool = False  # encoding puts a space before the text, decoding takes it away
     chat_template: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -87,6 +88,11 @@ class Tokenizer:
         if self.bos_id is None:
             raise InputError("this tokenizer has no BOS token")
         return [self.bos_id, *ids]
+
+    def encode_whole(self, text: str) -> list[int]:
+        """A text that nothing follows: one to be embedded, not continued."""
+        ids = self.encode(text)
+        return ids if self.closing_id is None or ids[-1:] == [self.closing_id] else [*ids, self.closing_id]
 
     def decode(self, ids: Iterable[int], *, special: bool = False, continues: bool = False) -> str:
         """`special`: show special tokens. `continues`: the ids follow other text, so a first space is part of it."""
@@ -152,6 +158,7 @@ class Tokenizer:
         types = _list(fields, "token_type", int, len(tokens)) or [NORMAL] * len(tokens)
         rest: dict[str, Any] = dict(
             eos_ids=[fields.get(f"{name}_token_id") for name in ("eos", "eot", "eom")],
+            closing_id=fields.get("eos_token_id") if fields.get("add_eos_token") is True else None,
             chat_template=fields.get("tokenizer.chat_template"),
             swallow_space="phi-3" in str(fields.get("general.name")).lower().replace("phi3", "phi-3"),
         )
@@ -205,6 +212,7 @@ class Conventions:
     bos_id: int | None
     eos_ids: Sequence[int | None]
     add_bos: bool
+    closing_id: int | None = None
     byte_level: bool = True
     space_prefix: bool = False
     chat_template: str | None = None
@@ -238,7 +246,7 @@ def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
 
 def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int], own: Conventions) -> Tokenizer:
     """Adds the special tokens to the backend, and to the model's own eos the others that end an answer."""
-    for token_id in (own.bos_id, *own.eos_ids):
+    for token_id in (own.bos_id, own.closing_id, *own.eos_ids):
         if token_id is not None and not (isinstance(token_id, int) and 0 <= token_id < len(tokens)):
             raise ProgramError(f"the special token {token_id} is outside the vocabulary of {len(tokens)}")
     special = {token: i for i, token in enumerate(tokens) if types[i] != NORMAL}
@@ -258,9 +266,17 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         # space before the text it would do so to these tokens, so then they are looked for in the raw text.
         backend.add_tokens([added(i, not own.byte_level and not own.space_prefix) for i in sorted(user)])
     shown = frozenset(control), frozenset(control | user)
-    add_bos = own.add_bos and own.bos_id is not None
     return Tokenizer(
-        backend, own.byte_level, len(tokens), *shown, own.bos_id, ends, add_bos, own.space_prefix, own.chat_template
+        backend,
+        own.byte_level,
+        len(tokens),
+        *shown,
+        bos_id=own.bos_id,
+        eos_ids=ends,
+        add_bos=own.add_bos and own.bos_id is not None,
+        closing_id=own.closing_id,
+        space_prefix=own.space_prefix,
+        chat_template=own.chat_template,
     )
 
 
@@ -275,7 +291,7 @@ def _from_json(path: Path) -> Tokenizer:
         backend = tokenizers.Tokenizer.from_buffer(text)
         backend.no_truncation()
         backend.no_padding()
-        first = backend.encode("a", add_special_tokens=True).ids[:1]
+        framed = backend.encode("a", add_special_tokens=True).ids
         vocabulary = backend.get_vocab(with_added_tokens=True)
         added = backend.get_added_tokens_decoder()
     if "ByteLevel" not in decoder and "▁" not in decoder:
@@ -296,7 +312,8 @@ def _from_json(path: Path) -> Tokenizer:
         literal=frozenset(added),
         bos_id=bos_id,
         eos_ids=_end_ids(special, special, [i for i in own if isinstance(i, int)]),
-        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else first == [bos_id]),
+        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else framed[:1] == [bos_id]),
+        closing_id=next((i for i in framed[-1:] if i in special.values()), None),
         space_prefix="'Strip'" in decoder
         or ("Metaspace" in decoder and not re.search("'never'|'add_prefix_space': False", decoder)),
         chat_template=_template_beside(path, config.get("chat_template")),

@@ -31,6 +31,7 @@ class Update:
     deltas: list[Delta] = field(default_factory=list)
     token: Token | None = None
     finish_reason: str | None = None  # "stop" or "length", in the last update of an answer
+    vector: str = ""  # see `Ended`
 
 
 class Answers:
@@ -102,7 +103,7 @@ class Answers:
                 yield Update(choice, deltas, event, "stop")
             else:
                 self._record.cached_tokens = max(self._record.cached_tokens, event.reused_tokens)
-                yield Update(choice, reader.flush(), None, _finish_reason(event))
+                yield Update(choice, reader.flush(), None, _finish_reason(event), event.vector)
             going.discard(choice)
         self.cancel()
 

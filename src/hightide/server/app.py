@@ -19,6 +19,7 @@ from hightide.server.answers import as_api_error
 from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.chat import chat_completions
 from hightide.server.completions import completions
+from hightide.server.embeddings import embeddings
 from hightide.server.logs import Log
 from hightide.server.metrics import CONTENT_TYPE, Metrics
 from hightide.server.page_files import page_file
@@ -28,7 +29,7 @@ from hightide.server.reply_parts import new_id
 from hightide.server.responses import responses
 from hightide.server.security import Security
 from hightide.server.service import Reply, Service, StreamedReply
-from hightide.server.tokens import detokenize, embeddings, tokenize
+from hightide.server.tokens import detokenize, tokenize
 
 BODY_SECONDS = 60.0  # that a client may take to send its request
 CLIENT_GONE = 499  # for the log

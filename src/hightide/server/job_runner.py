@@ -130,7 +130,7 @@ class JobRunner(ABC):
             if job := self._jobs.get(number):
                 job.made[sample].append(token)
                 job.tell(Token(sample, token, logprob, alternatives))
-        for number, sample, reason, error, reused in news.ended:
+        for number, sample, reason, error, reused, vector in news.ended:
             if job := self._jobs.get(number):
                 job.running.discard(sample)
                 if not job.running or error:
@@ -138,7 +138,7 @@ class JobRunner(ABC):
                 if error:
                     job.fail(JobFailed(error))
                 else:
-                    job.tell(Ended(sample, reason, reused))
+                    job.tell(Ended(sample, reason, reused, vector))
 
     def _mourn(self, jobs: Iterable[Job]) -> None:
         """Who had these jobs is dead: they are to be done again, unless they have seen too many die."""

@@ -27,6 +27,7 @@ class Ended:
     sample: int
     reason: str  # "stop", "length", "context" or "closed"
     reused_tokens: int  # of the prompt, found in the KV cache
+    vector: str = ""  # of a model that gives embeddings: float32 numbers, the lowest byte first, in base64
 
 
 class JobRefused(HightideError):

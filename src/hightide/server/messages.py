@@ -26,7 +26,10 @@ class Open:
 
 @dataclass(frozen=True)
 class Submit:
-    """Make an answer. A sample that a worker before this one had begun goes on behind what it `made`."""
+    """Make an answer, or a vector if the model gives those.
+
+    A sample that a worker before this one had begun goes on behind what it `made`.
+    """
 
     job: int
     prompt: list[int]
@@ -55,6 +58,7 @@ class Ready:
     context: int  # tokens
     vocabulary: int  # tokens
     device: str
+    embeds: bool = False  # it gives vectors, not answers
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ class News:
 
     tokens: list[tuple[int, int, int, float | None, list[tuple[int, float]]]] = field(default_factory=list)
     """job, sample, token, log probability, likeliest tokens with theirs"""
-    ended: list[tuple[int, int, str, str, int]] = field(default_factory=list)
-    """job, sample, finish reason, error, prompt tokens that were found in the cache"""
+    ended: list[tuple[int, int, str, str, int, str]] = field(default_factory=list)
+    """job, sample, finish reason, error, prompt tokens that were found in the cache, vector (see `Ended`)"""
 
 
 @dataclass(frozen=True)

@@ -47,28 +47,29 @@ async def read_chat_prompt(
     return Prompt(prompt.ids, thinks=opened_by(prompt.text))
 
 
-async def read_text_prompt(tokenizer: Tokenizer, facts: Ready, prompt: Any) -> Prompt:
-    """Text, or an array of token ids."""
+async def read_text_prompt(tokenizer: Tokenizer, facts: Ready, prompt: Any, name: str = "prompt") -> Prompt:
+    """Text, or an array of token ids: the parameter of this name. A text to be embedded is whole, others go on."""
     if isinstance(prompt, list):
         bad = next((i for i in prompt if not isinstance(i, int) or isinstance(i, bool)), None)
         if bad is not None or not all(0 <= i < facts.vocabulary for i in prompt):
-            raise bad_request(f"prompt must be text, or token ids below {facts.vocabulary}", "prompt")
+            raise bad_request(f"{name} must be text, or token ids below {facts.vocabulary}", name)
         return Prompt(prompt)
     if not isinstance(prompt, str):
-        raise bad_request(f"prompt must be text or an array of token ids, not {shown(prompt)}", "prompt")
+        raise bad_request(f"{name} must be text or an array of token ids, not {shown(prompt)}", name)
+    encode = tokenizer.encode_whole if facts.embeds else tokenizer.encode
     try:
         check_length(prompt, facts.context)
-        return Prompt(await asyncio.to_thread(tokenizer.encode, prompt), prompt)
+        return Prompt(await asyncio.to_thread(encode, prompt), prompt)
     except HightideError as error:
-        raise bad_request(str(error), "prompt") from None
+        raise bad_request(str(error), name) from None
 
 
 def check_room(prompt: Prompt, facts: Ready, max_tokens: int | None, parameter: str) -> None:
-    """A prompt must leave room for its answer."""
+    """A prompt must leave room for its answer, if there is to be one."""
     length = len(prompt.ids)
     if not length:
         raise bad_request("the prompt is empty", parameter)
-    if length + max(max_tokens or 0, 1) > facts.context:
+    if length + (0 if facts.embeds else max(max_tokens or 0, 1)) > facts.context:
         asked = f" and asks for {max_tokens} more" if max_tokens else ""
         message = f"the prompt has {length} tokens{asked}; the context holds {facts.context}"
         raise ApiError(400, message, parameter=parameter, code="context_length_exceeded")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hightide.errors import HightideError
 from hightide.server.answers import Answers, as_api_error
-from hightide.server.api_errors import ApiError
+from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.messages import Ready
 from hightide.server.models import ServedModel, choose_model
 from hightide.server.parameters import Parameters
@@ -22,16 +22,25 @@ class Service:
     request_seconds: float  # that an answer may take
     draining: bool = False  # the server is about to end: no new requests
 
-    async def model(self, parameters: Parameters, record: Record) -> tuple[ServedModel, Ready]:
-        """The model that a request names, loaded if it is not; and its facts."""
+    async def model(
+        self, parameters: Parameters, record: Record, embeds: bool | None = False
+    ) -> tuple[ServedModel, Ready]:
+        """The model that a request names, loaded if it is not; and its facts.
+
+        `embeds`: whether it is to give vectors or answers; None if that does not matter.
+        """
         model = choose_model(self.models, parameters.text("model"))
         record.model = model.name
         try:
-            return model, await model.runner.ready()
+            facts = await model.runner.ready()
         except ApiError:
             raise
         except HightideError as error:
             raise ApiError(503, f"the model cannot be opened: {as_api_error(error).message}") from None
+        if embeds is not None and embeds != facts.embeds:
+            gives = "embeddings, not answers" if facts.embeds else "answers, not embeddings (see --pooling)"
+            raise bad_request(f"the model {model.name} gives {gives}", "model", "model_not_suited")
+        return model, facts
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`/tokenize`, `/detokenize` and `/v1/embeddings`"""
+"""`/tokenize` and `/detokenize`"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hightide.server.tools import read_tool_use
 async def tokenize(service: Service, body: dict[str, Any], record: Record) -> dict[str, Any]:
     """Text (`prompt` or `content`) or chat messages as token ids."""
     parameters = Parameters(body)
-    model, facts = await service.model(parameters, record)
+    model, facts = await service.model(parameters, record, embeds=None)
     texts = [text for name in ("prompt", "content") if (text := parameters.text(name)) is not None]
     messages = parameters.array("messages")
     if len(texts) + (messages is not None) != 1:
@@ -36,7 +36,7 @@ async def tokenize(service: Service, body: dict[str, Any], record: Record) -> di
 
 async def detokenize(service: Service, body: dict[str, Any], record: Record) -> dict[str, Any]:
     parameters = Parameters(body)
-    model, _ = await service.model(parameters, record)
+    model, _ = await service.model(parameters, record, embeds=None)
     tokens = parameters.array("tokens")
     parameters.end()
     if tokens is None or not all(isinstance(token, int) and not isinstance(token, bool) for token in tokens):
@@ -46,7 +46,3 @@ async def detokenize(service: Service, body: dict[str, Any], record: Record) -> 
     except HightideError as error:
         raise bad_request(str(error), "tokens") from None
     return {"prompt": text, "content": text}  # as vLLM and llama-server name it
-
-
-async def embeddings(service: Service, body: dict[str, Any], record: Record) -> dict[str, Any]:
-    raise bad_request("no model of this server gives embeddings", "model", "embeddings_not_supported")

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import IO, Any
@@ -18,6 +19,7 @@ from typing import IO, Any
 import hightide
 from hightide.errors import DeviceError, HightideError, describe, error_text
 from hightide.llm.answer import Piece
+from hightide.llm.generation import Generation
 from hightide.llm.request import Request
 from hightide.server.grammars import make_grammar
 from hightide.server.messages import (
@@ -66,7 +68,8 @@ class Worker:
             self._tell(NotOpened(error_text(error)))
             return
         decoder = self._engine.decoder
-        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device)))
+        embeds = bool(self._engine.pooling)
+        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device), embeds))
         loop.run_until_complete(done.wait())
         self._closed.set()
         self._engine.close()
@@ -131,7 +134,7 @@ class Worker:
         except Exception as error:
             del self._jobs[message.job]
             for number, _, _ in message.samples:
-                self._report_end(message.job, number, "error", describe(error), 0)
+                self._report_end(message.job, number, "error", describe(error))
             return
         self._jobs[message.job] = [request for _, request in begun]
         self._tell(Accepted(message.job))
@@ -151,7 +154,7 @@ class Worker:
                 generation = request.generations[n]
                 if generation.ended and told[n] == generation.stats.new_tokens and generation.error is None:
                     running.discard(n)
-                    self._report_end(job, numbers[n], generation.finish_reason, "", generation.stats.reused_tokens)
+                    self._report_end(job, numbers[n], generation.finish_reason, "", generation)
 
         try:
             async for piece in request:
@@ -167,7 +170,7 @@ class Worker:
         except Exception as error:
             text = error_text(error) if isinstance(error, HightideError) else describe(error)
             for n in sorted(running):
-                self._report_end(job, numbers[n], "error", text, 0)
+                self._report_end(job, numbers[n], "error", text)
         if not any(not other.ended for other in self._jobs.get(job, ())):
             self._jobs.pop(job, None)
 
@@ -175,9 +178,11 @@ class Worker:
         self._wake()
         self._news.tokens.append((job, sample, piece.token, piece.logprob, list(piece.alternatives)))
 
-    def _report_end(self, job: int, sample: int, reason: str, error: str, reused: int) -> None:
+    def _report_end(self, job: int, sample: int, reason: str, error: str, of: Generation | None = None) -> None:
         self._wake()
-        self._news.ended.append((job, sample, reason, error, reused))
+        reused = 0 if of is None else of.stats.reused_tokens
+        vector = "" if of is None or of.vector is None else b64encode(of.vector.astype("<f4").tobytes()).decode()
+        self._news.ended.append((job, sample, reason, error, reused, vector))
 
     def _wake(self) -> None:
         if not self._news.tokens and not self._news.ended:  # all that a step made goes into one message
@@ -193,6 +198,8 @@ def submit(engine: hightide.Engine, message: Submit, grammar: Any) -> list[tuple
 
     New ones share one request, which reads the prompt once; those that were begun go on one by one.
     """
+    if engine.pooling:
+        return [([number], engine.submit_text(message.prompt)) for number, _, _ in message.samples]
     options: dict[str, Any] = dict(message.options)
     if grammar is not None:
         options["grammar"] = grammar

@@ -43,6 +43,4 @@ def build(m: ModelBuilder) -> TensorValue:
         h = m.norm(x, f"{layer}.ffn_norm")
         h = m.gated(m.linear(h, f"{layer}.ffn_gate"), m.linear(h, f"{layer}.ffn_up"), "gelu")
         x = m.add(x, m.norm(m.linear(h, f"{layer}.ffn_down"), f"{layer}.post_ffw_norm"))
-    logits = m.head(m.norm(m.last(x), "output_norm"))
-    cap = m.number("final_logit_softcapping", 0)
-    return m.softcap(logits, cap) if cap else logits
+    return m.head(m.norm(m.last(x), "output_norm"), m.number("final_logit_softcapping", 0))

@@ -54,8 +54,11 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
 class ModelBuilder:
     """Builds one model's graph; an architecture's `build` calls it from top to bottom."""
 
-    def __init__(self, file: GgufFile, context: int, max_tokens: int, part_bytes: int = PART_BYTES) -> None:
-        self.file, self.context, self.part_bytes = file, context, part_bytes
+    def __init__(
+        self, file: GgufFile, context: int, max_tokens: int, part_bytes: int = PART_BYTES, headless: bool = False
+    ) -> None:
+        """`headless`: the graph gives the vectors that logits would be made of."""
+        self.file, self.context, self.part_bytes, self.headless = file, context, part_bytes, headless
         b = self.graph_builder = GraphBuilder()
         self._weights: dict[str, Any] = {}
         self.tokens = b.input((1, max_tokens), "int32")
@@ -252,10 +255,13 @@ class ModelBuilder:
         most = [(1, min(MAX_KEEP, self.max_tokens), x.dims[-1])]
         return self.graph_builder.call("aten.slice_copy.Tensor", x, 1, self.kept_from, None, 1, dims=most)
 
-    def head(self, x: TensorValue) -> TensorValue:
+    def head(self, x: TensorValue, softcap: float = 0.0) -> TensorValue:
         """Logits; a model without an output matrix uses its embedding."""
+        if self.headless:
+            return x
         name = "output.weight" if self.has("output.weight") else "token_embd.weight"
-        return self.graph_builder.call("aten.linear.default", x, self.weight(name), None)
+        logits: TensorValue = self.graph_builder.call("aten.linear.default", x, self.weight(name), None)
+        return self.softcap(logits, softcap) if softcap else logits
 
     def finish(self, logits: TensorValue) -> Graph:
         """The graph, with outputs (logits, ids)."""

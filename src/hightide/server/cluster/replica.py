@@ -177,9 +177,9 @@ def _as_message(job: int, samples: list[int], supervisor: Supervisor, event: Eve
     if isinstance(event, Token):
         return News(tokens=[(job, samples[event.sample], event.id, event.logprob, list(event.alternatives))])
     if isinstance(event, Ended):
-        return News(ended=[(job, samples[event.sample], event.reason, "", event.reused_tokens)])
+        return News(ended=[(job, samples[event.sample], event.reason, "", event.reused_tokens, event.vector)])
     if isinstance(event, ModelNotOpened):  # others may do better
         return NotOpened(supervisor.refusal)
     if isinstance(event, JobRefused):
         return Refused(job, error_text(event))
-    return News(ended=[(job, samples[0], "error", error_text(event), 0)])
+    return News(ended=[(job, samples[0], "error", error_text(event), 0, "")])
