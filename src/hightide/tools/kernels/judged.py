@@ -55,7 +55,7 @@ class JudgedLevel:
 
 
 @dataclass(frozen=True)
-class Judged:
+class KernelReport:
     file: str
     gpu: TargetGpu
     levels: tuple[JudgedLevel, ...]
@@ -63,7 +63,7 @@ class Judged:
 
 def judge_file(
     opened: OpenedFile, gpu: TargetGpu, levels: Sequence[Mapping[str, int]], routes: Mapping[str, str]
-) -> Judged:
+) -> KernelReport:
     """Every dispatch of the file's parts at these levels; `routes` are forced."""
     if not opened.parts:
         raise UnsupportedError(f"{opened.path.name}: method {opened.method} has no delegate, and so no kernels")
@@ -76,7 +76,7 @@ def judge_file(
         at = {name: value for part in opened.parts for name, value in part.level(level).items()}
         dispatches = tuple(_dispatch(step, groups, cost, codes, gpu) for steps in parts for step, groups, cost in steps)
         judged.append(JudgedLevel(at, dispatches))
-    return Judged(opened.path.name, gpu, tuple(judged))
+    return KernelReport(opened.path.name, gpu, tuple(judged))
 
 
 def default_levels(opened: OpenedFile) -> list[dict[str, int]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hightide.ops.cost import Cost
-from hightide.tools.kernels.judged import Judged, JudgedDispatch, JudgedLevel
+from hightide.tools.kernels.judged import JudgedDispatch, JudgedLevel, KernelReport
 from hightide.tools.word_tables import WordTable, show
 from hightide.units import counted
 
@@ -21,7 +21,7 @@ HEADS = (
 )
 
 
-def print_judged(judged: Judged, console: Console) -> None:
+def print_judged(judged: KernelReport, console: Console) -> None:
     gpu = judged.gpu
     facts = f"{gpu.units} units at {gpu.clock:g} GHz, {gpu.bandwidth:g} GB/s, {gpu.gflops / 1e3:.3g} TFLOP/s in f32"
     show(console, Text.assemble((judged.file, "bold"), f" for {gpu.name}: {facts}"))
@@ -32,7 +32,7 @@ def print_judged(judged: Judged, console: Console) -> None:
         show(console, _table(level))
 
 
-def as_data(judged: Judged) -> dict[str, Any]:
+def as_data(judged: KernelReport) -> dict[str, Any]:
     """All of it, for JSON."""
     return {
         "file": judged.file,

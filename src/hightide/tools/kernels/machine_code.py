@@ -66,7 +66,7 @@ class Instruction:
 
 
 @dataclass
-class Counts:
+class InstructionCounts:
     """What a wave starts: instructions by kind; and for each lane, what they move and multiply."""
 
     kinds: dict[str, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Counts:
     products: float = 0.0  # multiply-adds
     stalls: float = 0.0  # times that the wave waits for loads
 
-    def add(self, other: Counts, times: float = 1.0) -> None:
+    def add(self, other: InstructionCounts, times: float = 1.0) -> None:
         for kind, count in other.kinds.items():
             self.kinds[kind] = self.kinds.get(kind, 0.0) + count * times
         self.loaded += other.loaded * times
@@ -111,7 +111,7 @@ class Loop:
     first: int
     last: int
     inner: list[Loop] = field(default_factory=list)
-    own: Counts = field(default_factory=Counts)  # of one turn, without the loops within
+    own: InstructionCounts = field(default_factory=InstructionCounts)  # of one turn, without the loops within
     turns: int | None = None  # if the code says so
 
     @property
@@ -121,7 +121,7 @@ class Loop:
 
 @dataclass
 class MachineCode:
-    outside: Counts  # what is in no loop
+    outside: InstructionCounts  # what is in no loop
     loops: list[Loop]  # the outermost ones
     wave: int  # lanes
     statistics: dict[str, int]  # as the driver counts: "VGPRs", "Subgroups per SIMD", ...
@@ -159,7 +159,7 @@ def read_machine_code(report: str) -> MachineCode:
         blocks = read_blocks(report.rpartition("ACO shader stage:")[2].partition("disasm:")[0])
     loops = find_loops(blocks)
     weights = _weights(blocks, 0, len(blocks) - 1, loops)
-    outside, inside = Counts(), dict[int, Loop]()
+    outside, inside = InstructionCounts(), dict[int, Loop]()
     for loop in _all(loops):  # the outer ones first
         inside |= dict.fromkeys(range(loop.first, loop.last + 1), loop)
         loop.turns = _turns(blocks[loop.first : loop.last + 1])
@@ -169,10 +169,10 @@ def read_machine_code(report: str) -> MachineCode:
     return MachineCode(outside, loops, 32 if narrow else 64, statistics)  # RADV's usual wave has 64 lanes
 
 
-def count_blocks(blocks: Sequence[Block]) -> list[Counts]:
+def count_blocks(blocks: Sequence[Block]) -> list[InstructionCounts]:
     """What each block has. A wait belongs to the block with the loads that are waited for."""
-    made = [Counts() for _ in blocks]
-    loading: Counts | None = None
+    made = [InstructionCounts() for _ in blocks]
+    loading: InstructionCounts | None = None
     for block, counts in zip(blocks, made, strict=True):
         for one in block.instructions:
             kind = one.kind

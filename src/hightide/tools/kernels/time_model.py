@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hightide.ops.cost import Cost
-from hightide.tools.kernels.machine_code import Counts, Loop, MachineCode
+from hightide.tools.kernels.machine_code import InstructionCounts, Loop, MachineCode
 from hightide.tools.kernels.target_gpus import TargetGpu
 
 SLOW_CYCLES = 4  # of an exponential, a root, a reciprocal
@@ -71,9 +71,9 @@ def predict(code: MachineCode, gpu: TargetGpu, groups: int, lanes: int, cost: Co
     )
 
 
-def executed(code: MachineCode, cost: Cost, lanes: int) -> Counts:
+def executed(code: MachineCode, cost: Cost, lanes: int) -> InstructionCounts:
     """What one wave runs, all turns of its loops counted."""
-    run, main = Counts(), code.main_loop
+    run, main = InstructionCounts(), code.main_loop
     run.add(code.outside)
     turns = UNKNOWN_TURNS if main is None else _main_turns(main, cost, lanes)
     for loop in code.loops:
@@ -88,7 +88,7 @@ def _main_turns(main: Loop, cost: Cost, lanes: int) -> float:
     return max(1.0, cost.bytes_read / main.own.loaded / lanes) if main.own.loaded else UNKNOWN_TURNS
 
 
-def _add(run: Counts, loop: Loop, turns: float) -> None:
+def _add(run: InstructionCounts, loop: Loop, turns: float) -> None:
     """`turns` are those of an innermost loop; one around it turns as often as the code says, or as is guessed."""
     if not loop.inner:
         run.add(loop.own, turns)
