@@ -1,5 +1,5 @@
-"""The machine code of every kernel that a GPU would take, by the compiler of real GPUs: nothing spills, enough waves fit,
-and loops that stream weights load whole vectors."""
+"""The machine code of every kernel that a GPU would take, by the compiler of real GPUs: nothing spills, enough waves
+fit, and loops that stream weights load whole vectors."""
 
 from __future__ import annotations
 
