@@ -18,7 +18,7 @@ test-unit: $(READY)
 
 test-all: $(READY) lint
 	scripts/ensure-chromium.sh >/dev/null
-	$(PYTHON) -c 'import ray.serve, langchain_openai' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients]' || true
+	$(PYTHON) -c 'import ray.serve, langchain_openai, vulkan' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients,kernels]' || true
 	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
 # The same on a second driver that shares no code with Mesa's.

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_plans import CASES, plans
 
 import hightide.ops
 from hightide.errors import UnsupportedError
-from hightide.ops.case import Case, all_cases, cases_of
+from hightide.ops.case import Case
 from hightide.ops.choices import CHOICES, Choice, Choices
 from hightide.ops.kernel import Kernel
 from hightide.ops.kernel import kernel as made_kernel
-from hightide.planning.levels import InputElements, graph_inputs
-from hightide.planning.planner import Plan, Planner
 from hightide.runtime.case_graph import CaseGraph
 from hightide.traits import SOFTWARE, Traits
 from hightide.wgsl.shader import PARAMS_SIZE
@@ -27,7 +26,6 @@ BARE = Traits()
 SUBGROUPS = Traits(f16=True, subgroups=True, subgroup_size=32, invocations=1024, workgroup_bytes=32768)
 WIDE_SOFTWARE = Traits(software=True, f16=True, subgroups=True, subgroup_size=8)
 FOLDER = Path(hightide.ops.__file__).parent
-CASES = [*all_cases(), *cases_of("blocks")]
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,6 @@ class AskedChoices(Choices):
     def __call__(self, choice: Choice) -> str:
         self.asked[choice.name] = choice
         return super().__call__(choice)
-
-
-def plans(built: CaseGraph, choices: Choices) -> Iterator[Plan]:
-    planner, specs = Planner(built.graph, choices=choices), graph_inputs(built.graph, None, None)
-    for live in built.levels():
-        inputs = built.arrays(live)
-        yield planner.plan([array.shape for array in inputs], InputElements(inputs, specs))
 
 
 def routes(built: CaseGraph, traits: Traits) -> Iterator[Mapping[str, str]]:

@@ -32,6 +32,7 @@ COMMANDS = {
     "export": "Export a GGUF model as a 4-bit .pte program.",
     "verify": "Compare the GPU with the NumPy references, op by op.",
     "profile": "Show where the time of a step goes, on the GPU and on the host.",
+    "kernels": "Compile a model's kernels for a GPU that need not be there, and predict their time on it.",
     "bench": "Measure prefill and decode speed, host overhead, memory and kernels.",
 }
 
