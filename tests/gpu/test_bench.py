@@ -22,6 +22,7 @@ from hightide.tools.bench.bench_engine import BenchEngine, prompt
 from hightide.tools.bench.host import counted, measure_host
 from hightide.tools.bench.kernel_shares import kernel_shares
 
+pytestmark = pytest.mark.xdist_group("bench")  # one engine for all
 SMALL = RandomLlama(dim=64, layers=2, heads=2, kv_heads=1, ffn=96, vocab=320, context=2048)
 LIMITS = Limits(10.0, 12.0, 100.0, 5.0, 80.0, 500.0)
 

@@ -55,7 +55,18 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("pooling", ["last", "mean"])
 @pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3"])
-def test_vectors_are_what_logits_are_made_of(name: str, pooling: str, where: str | None) -> None:
+def test_vectors_are_what_logits_are_made_of(name: str, pooling: str) -> None:
+    check_against_logits(name, pooling, "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+@pytest.mark.parametrize("name", ["qwen3", pytest.param("gemma3", marks=pytest.mark.slow)])
+def test_vectors_are_so_on_the_gpu(name: str, pooling: str, device: object) -> None:
+    check_against_logits(name, pooling, None)
+
+
+def check_against_logits(name: str, pooling: str, where: str | None) -> None:
     tokens, logits = golden(name)
     weight = head(name)
     lengths = (1, 7, 16, 17, len(tokens))

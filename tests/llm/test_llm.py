@@ -671,7 +671,7 @@ def test_routes_are_checked(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["llama.gguf", "llama_gqa.pte"])
+@pytest.mark.parametrize("name", [pytest.param("llama.gguf", marks=pytest.mark.slow), "llama_gqa.pte"])
 def test_routes_that_are_forced_are_taken(name: str) -> None:
     if not adapters():
         pytest.skip("no WebGPU adapter")

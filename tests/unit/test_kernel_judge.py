@@ -145,9 +145,11 @@ def test_turns_follow_from_the_plan(code: MachineCode) -> None:
 
 def test_what_bounds_a_dispatch(code: MachineCode) -> None:
     """20 SIMDs of 32 lanes at 1 GHz; waves of 64 lanes."""
-    small = predict(code, GPU, 1, 64, Cost(bytes_read=64, flops=64))
+    small = predict(code, GPU, 1, 64, Cost(bytes_read=40 * 64, flops=64))
     assert small.bound == "latency" and small.latency == pytest.approx(1 + 1 + 1)
     assert small.total == small.busy + 2
+    cached = predict(code, GPU, 1, 64, Cost(bytes_read=20 * 64, flops=64))  # half of the loads find a cache
+    assert cached.latency == pytest.approx(3 * (0.5 * 1 + 0.5 * 0.2))
     many = predict(code, GPU, 10_000, 64, Cost(bytes_read=10**9, flops=64 * 8 * 10_000))
     assert many.bound == "memory" and many.memory == pytest.approx(10_000)
     # 3 fma, 1 other in each of 1,000 turns, at two clocks each: 500 waves on each SIMD.

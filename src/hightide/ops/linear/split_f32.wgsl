@@ -7,19 +7,19 @@
                 #for r in ROWS
                 var sum$r = vec4<f32>();
                 #end
-                for (var h = ${e * CHUNKS}u; h < ${(e + 1) * CHUNKS}u; h++) {
-                    #for c in 4
-                    let w$c = four(block$c, columns[$c], b, h);
-                    #end
-                    #for r in ROWS
-                    let chunk$r = load_x(row$r + b * 8u + h);
-                    #if MINIMUM
-                    x_sum$r += dot(chunk$r, vec4<f32>(1.0));
-                    #end
-                    let a$r = chunk$r * quant_unit(h);
-                    sum$r += vec4<f32>(dot(w0, a$r), dot(w1, a$r), dot(w2, a$r), dot(w3, a$r));
-                    #end
+                #if ADD
+                // Written out, a GPU has the loads of all chunks under way at once, and no branch for a chunk's kind.
+                #for n in CHUNKS
+                {
+                    let h = ${e * CHUNKS + n}u;
+                    #include "linear/split_chunk.wgsl"
                 }
+                #end
+                #else
+                for (var h = ${e * CHUNKS}u; h < ${(e + 1) * CHUNKS}u; h++) {
+                    #include "linear/split_chunk.wgsl"
+                }
+                #end
                 #for r in ROWS
                 total$r += sum$r * scales.run[$e];
                 #end

@@ -21,6 +21,7 @@ class TargetGpu:
     shared_bytes: int = 128  # of a unit's shared memory, per clock
     cache_bytes: int = 64  # of a unit's first-level cache, per clock
     latency: float = 0.6  # µs from a load to its value, out of memory
+    cache_latency: float = 0.2  # the same out of a cache
     dispatch: float = 4.0  # µs between two dispatches that wait for each other
     max_binding: int = 1 << 31
 

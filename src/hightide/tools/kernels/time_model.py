@@ -66,7 +66,7 @@ def predict(code: MachineCode, gpu: TargetGpu, groups: int, lanes: int, cost: Co
         arithmetic=waves * max(vector * passes, scalar) / (simds * clocks),
         cache=waves * code.wave * run.loaded / (units * gpu.cache_bytes * clocks),
         shared=waves * code.wave * run.shared / (units * gpu.shared_bytes * clocks),
-        latency=-(-waves // resident) * (1 + run.stalls) * gpu.latency,
+        latency=-(-waves // resident) * (1 + run.stalls) * _latency(gpu, run.loaded * waves * code.wave, cost),
         dispatch=gpu.dispatch,
     )
 
@@ -79,6 +79,12 @@ def executed(code: MachineCode, cost: Cost, lanes: int) -> InstructionCounts:
     for loop in code.loops:
         _add(run, loop, turns if main in loop.innermost else loop.turns or turns)
     return run
+
+
+def _latency(gpu: TargetGpu, loaded: float, cost: Cost) -> float:
+    """Of an average load: what has to come from memory does so once, and is then in a cache."""
+    first = min(1.0, cost.bytes_read / loaded) if loaded else 1.0
+    return first * gpu.latency + (1 - first) * gpu.cache_latency
 
 
 def _main_turns(main: Loop, cost: Cost, lanes: int) -> float:
