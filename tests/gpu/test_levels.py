@@ -75,8 +75,17 @@ def test_a_known_level_plans_nothing(device: Device) -> None:
     assert session.levels.planned == planned, "positions are not levels"
 
 
+def kept_levels(device: Device, count: int) -> GpuSession:
+    """A session that keeps fewer plans than usual."""
+
+    class FewLevels(GpuSession):
+        max_levels = count
+
+    return FewLevels(small_llama(), device, **INPUTS)
+
+
 def test_the_least_recently_used_plan_goes_first(device: Device) -> None:
-    session = llama_session(device, max_levels=3)
+    session = kept_levels(device, 3)
 
     def plans_made(*order: int) -> int:
         before = session.levels.planned
@@ -93,7 +102,7 @@ def test_the_least_recently_used_plan_goes_first(device: Device) -> None:
 
 
 def test_a_plan_made_again_gives_the_same_bytes(device: Device) -> None:
-    session, small = llama_session(device), llama_session(device, max_levels=1)
+    session, small = llama_session(device), kept_levels(device, 1)
     for tokens, position in [(9, 0), (1, 9), (9, 10), (1, 19), (1, 20), (1, 21), (3, 22), (9, 0)]:
         inputs = call(tokens, position)
         assert small.run(inputs)[0].tobytes() == session.run(inputs)[0].tobytes()

@@ -14,7 +14,7 @@ from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.pages.work_lists import SequenceRows, ragged
-from hightide.runtime.build import build_session
+from hightide.runtime.build import SessionOptions, build_session
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Fed
@@ -195,7 +195,8 @@ def test_steps_without_rows_of_some_kind(device: Device, levels: bool) -> None:
     dims = [tuple(array.shape for array in inputs) for inputs in given]
     names = [f"in{n}" for n in range(len(given[0]))]
     cpu = CpuSession(graph)
-    with build_session(graph, device, [True] * len(names), names, levels=dims[:2] if levels else None) as gpu:
+    options = SessionOptions(levels=dims[:2] if levels else None)
+    with build_session(graph, device, [True] * len(names), names, options) as gpu:
         for inputs in given:
             for got, expected in zip(gpu.run(inputs), cpu.run(inputs), strict=True):
                 assert got.shape == expected.shape and np.allclose(got, expected, atol=1e-5)

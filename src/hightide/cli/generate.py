@@ -84,6 +84,22 @@ class GenerateSampling(SamplingOptions):
         return super().by_name() | {"logit_bias": dict(_bias(text) for text in self.logit_bias or ())}
 
 
+@dataclass(frozen=True)
+class AnswerEnd:
+    """Where the answer ends."""
+
+    max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256
+    stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What is told besides the text."""
+
+    stats: Annotated[bool, typer.Option("--stats", help="Show times and device memory.")] = False
+    as_json: Json = False
+
+
 @grouped
 def generate(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} {WITHOUT_MODEL}")] = None,
@@ -91,26 +107,24 @@ def generate(
     *,
     kind: PromptKind,
     many: ManyPrompts,
-    max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 256,
-    stop: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text. Repeatable.")] = None,
+    end: AnswerEnd,
     constraint: ConstraintOptions,
     sampling: GenerateSampling,
     opening: ModelOptions,
-    stats: Annotated[bool, typer.Option("--stats", help="Show times and device memory.")] = False,
-    as_json: Json = False,
+    told: Reported,
 ) -> None:
     """Continue a text, or answer a message.
 
     The text streams to stdout; everything else goes to stderr.
     With --prompts, every line of a file is answered, several at a time.
     """
-    answer = dict(max_tokens=max_tokens, stop=stop or (), grammar=constraint.read())
+    answer = dict(max_tokens=end.max_tokens, stop=end.stop or (), grammar=constraint.read())
     options = GenerationOptions().changed(sampling.by_name() | answer)
     if many.prompts is not None or many.out is not None:
         summary = _answer_file(model, prompt, kind, many, options, opening)
-        if as_json:
+        if told.as_json:
             print(json.dumps(asdict(summary)))
-        elif stats:
+        elif told.stats:
             note(str(summary))
         if summary.failed:
             failed = f"{summary.failed} of {counted(summary.prompts, 'prompt')} failed"
@@ -121,14 +135,14 @@ def generate(
     with llm:
         if not kind.ids:
             require_tokenizer(llm, ", or the prompt as --ids")
-        stream, pieces = _answer(llm, given, options, shown=not as_json)
-        if as_json:
+        stream, pieces = _answer(llm, given, options, shown=not told.as_json)
+        if told.as_json:
             print(json.dumps(_as_json(llm, pieces, stream.finish_reason, stream.stats, seconds), ensure_ascii=False))
             return
         write_answer("\n")
         for piece in pieces if sampling.logprobs else []:
             note(_alternatives(piece, llm))
-        if stats:
+        if told.stats:
             note("\n".join(describe(llm, stream.stats, seconds)))
         if stream.finish_reason == "context":
             note(f"the context of {llm.context} tokens is full")

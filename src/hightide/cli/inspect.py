@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hightide.cli.groups import grouped
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Device, Json, note
 from hightide.cli.window import window
@@ -24,6 +25,16 @@ from hightide.tools.opened_file import parse_at
 from hightide.units import counted
 
 
+@dataclasses.dataclass(frozen=True)
+class ShownParts:
+    """Which graphs are looked at."""
+
+    method: Annotated[str | None, typer.Option(help="Only this method.")] = None
+    part: Annotated[int | None, typer.Option(min=0, help="Only this part, of a method that has several.")] = None
+    fuse: Annotated[bool, typer.Option(help="Show the graph that runs; with --no-fuse, the one in the file.")] = True
+
+
+@grouped
 def inspect(
     file: Annotated[str, typer.Argument(metavar="FILE", help=MODEL_HELP, show_default=False)],
     graph: Annotated[bool, typer.Option("--graph", help="List the op calls, with live dims as formulas.")] = False,
@@ -33,9 +44,8 @@ def inspect(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML page with a picture of the graph.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="Only this method.")] = None,
-    part: Annotated[int | None, typer.Option(min=0, help="Only this part, of a method that has several.")] = None,
-    fuse: Annotated[bool, typer.Option(help="Show the graph that runs; with --no-fuse, the one in the file.")] = True,
+    *,
+    parts: ShownParts,
     every: Annotated[bool, typer.Option("--all", help="List every layer and every constant.")] = False,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens that the KV cache of a GGUF model holds.")] = None,
     device: Device = None,
@@ -47,8 +57,8 @@ def inspect(
     Nothing is built for it, and no adapter is needed.
     """
     level = None if at is None else parse_at(at)
-    inspection = inspect_file(model_file(file), _target(device), context=context, fused=fuse)
-    chosen = _chosen(inspection, method, part)
+    inspection = inspect_file(model_file(file), _target(device), context=context, fused=parts.fuse)
+    chosen = _chosen(inspection, parts.method, parts.part)
     if html is not None:
         nbytes = write_page(html, inspection, chosen, level)
         note(f"{html}: {nbytes / 1e6:.2f} MB, {counted(sum(len(p.graph.calls) for p in chosen), 'op call')}")

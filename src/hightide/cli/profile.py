@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hightide.cli.groups import grouped
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Device, Json, Route, note
 from hightide.cli.progress import Tell, bars
@@ -26,6 +28,24 @@ class TimedBy(str, Enum):
     submits = "submits"
 
 
+@dataclass(frozen=True)
+class HowTimed:
+    timing: Annotated[TimedBy | None, typer.Option(help="Time dispatches more coarsely than the adapter allows.")] = (
+        None
+    )
+    fresh_limits: Annotated[bool, typer.Option("--fresh-limits", help="Measure the adapter's limits again.")] = False
+
+
+@dataclass(frozen=True)
+class ProfileOutputs:
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+    ] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with plots.")] = None
+    as_json: Json = False
+
+
+@grouped
 def profile(
     file: Annotated[str, typer.Argument(metavar="FILE", help=MODEL_HELP, show_default=False)],
     at: Annotated[
@@ -34,18 +54,12 @@ def profile(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each level, after as many that are not timed.")] = 5,
     method: Annotated[str, typer.Option(help="The method of a program.")] = "forward",
-    timing: Annotated[
-        TimedBy | None, typer.Option(help="Time dispatches more coarsely than the adapter allows.")
-    ] = None,
-    fresh_limits: Annotated[bool, typer.Option("--fresh-limits", help="Measure the adapter's limits again.")] = False,
+    *,
+    timed: HowTimed,
     context: Context = None,
     device: Device = None,
     route: Route = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with plots.")] = None,
-    as_json: Json = False,
+    outputs: ProfileOutputs,
 ) -> None:
     """Show where the time of a step goes, on the GPU and on the host.
 
@@ -70,17 +84,17 @@ def profile(
             levels,
             runs=runs,
             choices=routes,
-            timing=None if timing is None else Timing[timing.name.upper()],
-            fresh_limits=fresh_limits,
+            timing=None if timed.timing is None else Timing[timed.timing.name.upper()],
+            fresh_limits=timed.fresh_limits,
             progress=progress,
         )
-    if trace is not None:
-        trace.write_text(json.dumps(measured.trace()), "utf-8")
-        note(f"{trace}: open it in ui.perfetto.dev or chrome://tracing")
-    if html is not None:
-        html.write_text(measured.html(), "utf-8")
-        note(f"{html}: open it in a browser")
-    if as_json:
+    if outputs.trace is not None:
+        outputs.trace.write_text(json.dumps(measured.trace()), "utf-8")
+        note(f"{outputs.trace}: open it in ui.perfetto.dev or chrome://tracing")
+    if outputs.html is not None:
+        outputs.html.write_text(measured.html(), "utf-8")
+        note(f"{outputs.html}: open it in a browser")
+    if outputs.as_json:
         print(json.dumps(measured.as_json()))
     else:
         _show(measured)

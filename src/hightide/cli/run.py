@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from hightide.cli.groups import grouped
 from hightide.cli.inputs import collect
 from hightide.cli.options import Device, Json, Route, note
 from hightide.errors import InputError
@@ -19,9 +21,10 @@ from hightide.option_checks import check_int
 from hightide.pte.program import load
 
 
-def run(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .pte file.", show_default=False)],
-    method: Annotated[str, typer.Option(help="The method to call.")] = "forward",
+@dataclass(frozen=True)
+class RunInputs:
+    """What the method is given."""
+
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,15 +32,23 @@ def run(
             metavar="[NAME=]FILE|JSON",
             help="An input: a .npy, .npz, .bin or .json file, or JSON. Repeatable.",
         ),
-    ] = None,
+    ] = None
     random: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]SHAPE", help="A random input of a shape, such as tokens=1x17. Repeatable."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed for the random inputs.")] = 0,
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed for the random inputs.")] = 0
     data: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A .ptd file that the program needs. Repeatable.")
-    ] = None,
+    ] = None
+
+
+@grouped
+def run(
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .pte file.", show_default=False)],
+    method: Annotated[str, typer.Option(help="The method to call.")] = "forward",
+    *,
+    given: RunInputs,
     output: Annotated[
         Path | None, typer.Option(help="Save the outputs to a .npz file, a .npy file (one output) or a folder.")
     ] = None,
@@ -49,13 +60,14 @@ def run(
 
     Prints the outputs, or saves them. Inputs without a name are taken in order.
     """
-    check_int("--seed", seed, 0)
+    check_int("--seed", given.seed, 0)
     start = time.perf_counter()
-    with load(program, device=device, data=data or (), routes=parse_routes(route or ())) as loaded:
+    with load(program, device=device, data=given.data or (), routes=parse_routes(route or ())) as loaded:
         function = loaded.method(method)
         built = time.perf_counter()
-        given = collect(function.inputs, inputs or [], random or [], seed, loaded.metadata)
-        outputs = function(*given)
+        outputs = function(
+            *collect(function.inputs, given.inputs or [], given.random or [], given.seed, loaded.metadata)
+        )
         end = time.perf_counter()
         names = [spec.name for spec in function.outputs]
     if output is not None:

@@ -39,7 +39,7 @@ from hightide.ops.pages.work_lists import TILE
 from hightide.ops.sampling.sampling import SETTINGS
 from hightide.option_checks import check_callable, check_int, check_path
 from hightide.pte.program import Program, load
-from hightide.runtime.build import build_session, check_kv, choose_device, named_device
+from hightide.runtime.build import SessionOptions, build_session, check_kv, choose_device, named_device
 from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Session
 
@@ -237,9 +237,8 @@ def _ragged_decoder(
     masks = made.values[made.inputs[RAGGED_INPUTS.index("masks")]]
     assert isinstance(masks, TensorValue)
     levels = _levels(sizes, masks.dims[1])
-    session = build_session(
-        made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, placement.progress, placement.kv, routes, levels=levels
-    )
+    options = SessionOptions(placement.kv, routes, levels=levels)
+    session = build_session(made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, options, placement.progress)
     room = min(context, sizes.pages * sizes.page)
     return RaggedDecoder(session, sizes, context=room, alike=placement.alike, vocab_size=vocab_size)
 
@@ -341,8 +340,7 @@ def _open_pte(program: Program, context: int | None, placement: Placement) -> De
         program.gpu,
         [spec.dynamic for spec in info.inputs],
         ["tokens", "input_pos"],
+        SessionOptions(placement.kv, program.routes),
         placement.progress,
-        placement.kv,
-        program.routes,
     )
     return TurnsDecoder(GraphPlace(session), keep=longest if every else 1, device=session.name, **turns)

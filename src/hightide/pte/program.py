@@ -29,7 +29,7 @@ from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.support import refusal
 from hightide.pte.written_states import with_states_stored
-from hightide.runtime.build import build_session, choose_device, named_device
+from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
 from hightide.units import counted
@@ -160,7 +160,7 @@ class Program:
         names = {id: spec.name for id, spec in zip(method.inputs, info.inputs, strict=True)}
         dynamic = [isinstance(spec := method.values[id], TensorSpec) and spec.dynamic for id in ids]
         named = [names.get(id, f"value {id}") for id in ids]
-        return build_session(graph, self.gpu, dynamic, named, choices=self.routes)
+        return build_session(graph, self.gpu, dynamic, named, SessionOptions(choices=self.routes))
 
 
 class Method:

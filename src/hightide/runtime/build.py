@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hightide.errors import FOREIGN, DeviceError, InputError, ProgramError, describe
 from hightide.fuse import fuse
@@ -59,25 +60,28 @@ def check_kv(kv: str | None) -> None:
         raise InputError(f"KV caches are held as f16 or f32, not as {shown(kv)}")
 
 
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a graph is held and run on a GPU."""
+
+    kv: str | None = "f32"  # "f16" holds KV caches as halves; None does so on a GPU that has them
+    choices: Mapping[str, str] | None = None  # routes that are forced, by the name of the choice
+    passes: bool = True  # else it runs the graph as the file has it
+    proven: bool = True  # kernels are checked before they are used, and routes that answer wrong are left out
+    levels: BuildLevels = None  # the input dims that it makes itself ready for, in place of guesses
+
+
 def build_session(
     graph: Graph,
     gpu: Device | None,
     dynamic: Sequence[bool],
     names: Sequence[str],
+    options: SessionOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
-    kv: str | None = "f32",
-    choices: Mapping[str, str] | None = None,
-    passes: bool = True,
-    proven: bool = True,
-    levels: BuildLevels = None,
 ) -> Session:
-    """A session on a GPU, or on the NumPy references. `progress` is called with (bytes uploaded, bytes in all).
-
-    `kv` "f16" holds KV caches as halves; None does so on a GPU that has them. `choices` forces routes by the name of
-    the choice. Without `passes` a GPU runs the graph as the file has it. Unless `proven` is false, kernels are checked
-    before they are used, and routes that answer wrong are left out. `levels` are the input dims that a GPU makes itself
-    ready for, in place of guesses.
-    """
+    """A session on a GPU, or on the NumPy references. `progress` is called with (bytes uploaded, bytes in all)."""
+    options = options or SessionOptions()
+    kv = options.kv
     check_kv(kv)
     if kv == "f16" and (gpu is None or not gpu.traits.f16):
         raise InputError("KV caches in f16 need an adapter with 16-bit floats (the shader-f16 feature)")
@@ -88,9 +92,10 @@ def build_session(
     from hightide.runtime.prover import proving
 
     half_caches = kv == "f16" or (kv is None and gpu.traits.half_caches)
-    graph = fused(graph) if passes else graph
-    made = ProvenSession if proven and proving() else GpuSession
-    return made(graph, gpu, dynamic, names, progress=progress, choices=choices, half_caches=half_caches, levels=levels)
+    graph = fused(graph) if options.passes else graph
+    made = ProvenSession if options.proven and proving() else GpuSession
+    given: dict[str, Any] = {"choices": options.choices, "half_caches": half_caches, "levels": options.levels}
+    return made(graph, gpu, dynamic, names, progress=progress, **given)
 
 
 def fused(graph: Graph) -> Graph:

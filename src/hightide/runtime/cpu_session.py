@@ -56,7 +56,6 @@ class CpuSession(BaseSession):
         graph: Graph,
         dynamic: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
-        max_levels: int = 64,
         dtype: Precision = "float32",
     ) -> None:
         super().__init__()
@@ -65,14 +64,13 @@ class CpuSession(BaseSession):
         self.planner = Planner(graph, dispatch=False)
         self.planner.plan_max(MaxElements())  # refuses what no level could run
         check_host("the program", host_needs(graph, self.planner.aliases))
-        self._max_levels = max_levels
         self.references = References(self.planner, dtype)
         self.begin(is_first=True)
 
     def begin(self, is_first: bool) -> None:
         """Make what is a session's own."""
         self._is_first = is_first
-        self.levels: Levels[Plan] = Levels(self.planner, self._max_levels)
+        self.levels: Levels[Plan] = Levels(self.planner, self.max_levels)
         self.references.holders += 1
         self.state: dict[int, np.ndarray] = self.references.initial_state()
         self._fed: dict[int, np.ndarray] = {}  # by input: its elements, flat

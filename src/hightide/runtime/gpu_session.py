@@ -89,7 +89,6 @@ class GpuSession(BaseSession):
         dynamic: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
         *,
-        max_levels: int = 64,
         progress: Callable[[int, int], None] | None = None,
         choices: Mapping[str, str] | None = None,
         f16: bool | None = None,
@@ -106,13 +105,13 @@ class GpuSession(BaseSession):
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
-        self._max_levels, self._build_levels = max_levels, levels
+        self._build_levels = levels
         self._constants = Constants()
         self.begin(progress)
 
     def begin(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Make what is a session's own."""
-        self.levels: Levels[ReadyPlan] = Levels(self.planner, self._max_levels)
+        self.levels: Levels[ReadyPlan] = Levels(self.planner, self.max_levels)
         self.counters = Counters()
         self._guard = _Guard(self)
         self._launched: list[Ticket] = []

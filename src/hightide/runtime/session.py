@@ -117,6 +117,7 @@ class BaseSession:
     graph: Graph
     specs: list[InputSpec]
     closed = False
+    max_levels = 64  # plans that are kept
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by the thread whose turn it is

@@ -26,7 +26,7 @@ from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.planning.levels import InputSpec, graph_inputs
 from hightide.pte.program import Program, load
-from hightide.runtime.build import build_session, choose_device, named_device
+from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
 from hightide.runtime.session import Session
 from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.levels.varying import Symbol
@@ -119,9 +119,8 @@ class Part:
         chosen = self.device if device is None else device
         kv = None if self.decoder else "f32"
         gpu = choose_device(chosen)
-        return build_session(  # what tools look at is what there is, right or wrong
-            self.graph, gpu, self.dynamic, self.names, kv=kv, choices=choices, passes=fuse, proven=False
-        )
+        options = SessionOptions(kv, choices, fuse, proven=False)  # what there is, right or wrong
+        return build_session(self.graph, gpu, self.dynamic, self.names, options)
 
 
 def parse_at(text: str) -> dict[str, int]:
