@@ -153,7 +153,7 @@ def test_a_worker_that_is_killed_costs_a_pause(server: Running) -> None:
     alone = ask_all(server, ["The sun", "Nobody"], [{}, {}], None)
     begun = threading.Barrier(3, action=lambda: os.kill(workers()[0], signal.SIGKILL))
     assert ask_all(server, ["The sun", "Nobody"], [{}, {}], begun) == alone
-    assert "the worker ended (signal 9)" in server.log.read_text()
+    wait_until(lambda: "the worker ended (signal 9)" in server.log.read_text())
 
 
 def test_the_end_leaves_nothing_on_the_cluster(server: Running, cluster: Any) -> None:

@@ -79,6 +79,13 @@ def test_few_functions_take_many_parameters() -> None:
     assert many == ["llm/engine.py:__init__"]  # the public options of an engine
 
 
+@pytest.mark.xdist_group("house")
+def test_groups_of_tests_stay_together(request: pytest.FixtureRequest) -> None:
+    """What shares a model or a cluster runs in one process; a pytest that pytest-xdist does not know forgets that."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@house")
+
+
 def test_class_names_are_used_once() -> None:
     names = Counter(
         node.name

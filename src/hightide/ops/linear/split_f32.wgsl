@@ -7,8 +7,9 @@
                 #for r in ROWS
                 var sum$r = vec4<f32>();
                 #end
-                #if ADD
-                // Written out, a GPU has the loads of all chunks under way at once, and no branch for a chunk's kind.
+                #if ADD and ROWS < 4
+                // Written out, a GPU has the loads of all chunks under way at once, and no branch for a chunk's kind. Four
+                // rows would take twice the registers.
                 #for n in CHUNKS
                 {
                     let h = ${e * CHUNKS + n}u;
