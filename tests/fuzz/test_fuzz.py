@@ -49,3 +49,11 @@ def test_workers_see_no_failure() -> None:
     jobs = [(kind, number) for kind, count in SHORT.items() for number in range(count)]
     assert list(pool.run(jobs, float("inf"))) == []
     assert sum(pool.counts.values()) == len(jobs)
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_workers_on_an_adapter_see_no_failure(device: object) -> None:
+    pool = Pool(1, "workers")
+    assert list(pool.run([("gpu", number) for number in range(60)], float("inf"))) == []
+    assert pool.counts["gpu valid"] > 2 and sum(pool.counts.values()) == 60

@@ -23,7 +23,9 @@ from fuzz.targets import run
 SECONDS = 20  # one case
 MEMORY = 1 << 30  # bytes beyond the worker's own and the file's
 BATCH = 2000  # cases of one process: what leaks ends with it
+ON_GPU_SECONDS = 60  # one case on an adapter, which may have to compile
 FORK = multiprocessing.get_context("fork")
+SPAWN = multiprocessing.get_context("spawn")  # a forked process has no adapter
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Pool:
             for worker in list(running.values()):
                 if worker.pipe in ready:
                     yield from self._heard(worker, running)
-                elif time.monotonic() - worker.heard > SECONDS:
+                elif time.monotonic() - worker.heard > worker.seconds:
                     worker.kill()
                     yield from self._ended(worker, running, "hang")
 
@@ -116,8 +118,11 @@ class _Worker:
     def __init__(self, jobs: list[Job], seed: str, until: float) -> None:
         self.jobs, self.until, self.done, self.stopped = jobs, until, 0, False
         self.heard = time.monotonic()
+        on_gpu = jobs[0][0] == "gpu"
+        self.seconds = ON_GPU_SECONDS if on_gpu else SECONDS
         self.pipe, theirs = FORK.Pipe(duplex=False)
-        self.process = FORK.Process(target=_work, args=(jobs, seed, until, theirs), daemon=True)
+        process = SPAWN.Process if on_gpu else FORK.Process
+        self.process: Any = process(target=_work, args=(jobs, seed, until, theirs), daemon=True)
         self.process.start()
         theirs.close()
 
