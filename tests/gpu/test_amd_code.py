@@ -12,7 +12,7 @@ from case_plans import CASES, plans
 
 from hightide.ops.choices import Choices
 from hightide.runtime.case_graph import CaseGraph
-from hightide.tools.kernels.judged import default_levels, judge_file
+from hightide.tools.kernels.judged import judge_file
 from hightide.tools.kernels.machine_code import Loop, MachineCode
 from hightide.tools.kernels.null_device import compile_for
 from hightide.tools.kernels.spirv_writer import write_spirv
@@ -68,12 +68,13 @@ def test_nothing_spills_and_enough_waves_fit(name: str, kernels: tuple[list[str]
 def test_a_model_is_judged_for_every_target() -> None:
     opened = open_file(MODELS / "llama.gguf", device="cpu")
     for gpu in GPUS.values():
-        judged = judge_file(opened, gpu, default_levels(opened), {})
-        decode, prefill = judged.levels
+        judged = judge_file(opened, gpu, [], {})
+        prefill, decode = judged.levels
         assert decode.at["S"] == 1 and prefill.at["S"] > 1
         for level in judged.levels:
             assert level.rate is not None and level.rate > 0
             assert all(one.code.registers and one.time.total > 0 for one in level.dispatches)
+            assert {one.code.lanes for one in level.dispatches} <= {64, 256}
             linears = [one for one in level.dispatches if "linear" in one.op]
             assert linears and all(one.code.main_loop is not None for one in linears)
             assert all(one.code.main_loop.own.products for one in linears if one.code.main_loop)

@@ -25,14 +25,6 @@ MODELS = Path(__file__).parents[1] / "models"
 ON_CPU, ON_GPU = 2e-6, 2e-5  # of the length of a vector
 
 
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def where(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "cpu":
-        return "cpu"
-    request.getfixturevalue("device")
-    return None
-
-
 def open_embedder(where: str | None, name: str = "qwen3", **options: Any) -> Engine:
     given = {"context": 48, "chunk": 16, "max_sequences": 4, "pooling": "last"} | options
     return Engine(MODELS / f"{name}.gguf", device=where, **given)

@@ -27,14 +27,6 @@ CONTEXT, VOCAB = 64, 131
 PROMPTS = [[3, 14, 15, 92, 65], [35, 89], [79, 32, 38, 46, 26, 43, 38, 32, 79, 50] * 3, [7] * 20, [1, 2, 3]]
 
 
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def where(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "cpu":
-        return "cpu"
-    request.getfixturevalue("device")
-    return None
-
-
 def open_engine(where: str | None, model: Path = LLAMA, **options: Any) -> Engine:
     return Engine(model, device=where, **{"context": CONTEXT, "chunk": 16, "max_sequences": 4} | options)
 

@@ -40,15 +40,6 @@ def open_llm(name: str = "llama.gguf", where: str | None = "cpu", **options: Any
     return LLM(path(name), device=where, **options)
 
 
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def where(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "cpu":
-        return "cpu"
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
-    return None
-
-
 @pytest.fixture
 def llm(where: str | None) -> LLM:
     """A llama whose cache was used before."""

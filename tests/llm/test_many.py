@@ -31,15 +31,6 @@ PTE = ("llama_gqa.pte", "qwen2.pte", "qwen3.pte", "gemma_norms.pte")
 GGUF = ("llama.gguf", "gemma3.gguf", "qwen2.gguf", "qwen3.gguf", "phi3.gguf")
 
 
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def where(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "cpu":
-        return "cpu"
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
-    return None
-
-
 @cache
 def opened(name: str, where: str | None, alike: bool) -> tuple[Model, list[tuple[Asked, Alone]]]:
     """A model with pages for two sequences only, and requests with what they give alone."""

@@ -54,15 +54,6 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-def where(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "cpu":
-        return "cpu"
-    if not adapters():
-        pytest.skip("no WebGPU adapter")
-    return None
-
-
 def open_engine(where: str | None, model: Path = LLAMA, **options: Any) -> Engine:
     gguf = {"context": 256, "chunk": 16} if model.suffix == ".gguf" else {}
     tokenizer = small_vocabularies.byte_level(VOCAB if gguf else 160)

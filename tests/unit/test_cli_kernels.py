@@ -35,8 +35,11 @@ def test_bindings_of_spirv() -> None:
     name = int.from_bytes(b"go\0\0", "little")
     words: list[Any] = [0x07230203, 0x10300, 0, 10, 0]
     words += instruction(15, 5, 1, name)  # an entry point
+    words += instruction(16, 1, 17, 32, 2, 1)  # and its workgroups
     for id, group, binding in ((7, 0, 2), (8, 0, 0), (9, 1, 1)):
         words += instruction(71, id, 34, group) + instruction(71, id, 33, binding)
     words += instruction(59, 3, 7, 12) + instruction(59, 3, 8, 2) + instruction(59, 3, 9, 12)
     data = b"".join(word.to_bytes(4, "little") for word in words)
-    assert null_device.bindings(data) == ("go", [(0, 0, True), (0, 2, False), (1, 1, False)])
+    read = null_device.read_spirv(data)
+    assert (read.entry, read.buffers) == ("go", [(0, 0, True), (0, 2, False), (1, 1, False)])
+    assert read.lanes == 64

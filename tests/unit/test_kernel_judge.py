@@ -62,7 +62,7 @@ Subgroups per SIMD: 24
 
 @pytest.fixture
 def code() -> MachineCode:
-    return read_machine_code(REPORT)
+    return read_machine_code(REPORT, 64)
 
 
 def test_loops_and_what_is_in_them(code: MachineCode) -> None:
@@ -78,8 +78,8 @@ def test_loops_and_what_is_in_them(code: MachineCode) -> None:
 
 def test_what_the_driver_counts(code: MachineCode) -> None:
     assert (code.registers, code.spills, code.shared_memory, code.waves, code.wave) == (60, 0, 2560, 24, 64)
-    assert read_machine_code(REPORT.replace("s_cbranch_execz BB8", "s_mov_b32 exec_lo, s1")).wave == 32
-    assert read_machine_code(REPORT.replace("Spilled VGPRs: 0", "Spilled VGPRs: 3")).spills == 3
+    assert read_machine_code(REPORT.replace("s_cbranch_execz BB8", "s_mov_b32 exec_lo, s1"), 64).wave == 32
+    assert read_machine_code(REPORT.replace("Spilled VGPRs: 0", "Spilled VGPRs: 3"), 64).spills == 3
 
 
 def test_without_a_disassembler_the_compilers_own_form_is_read() -> None:
@@ -102,7 +102,7 @@ bf800000 bf800000
 
 VGPRs: 8
 """
-    found = read_machine_code(text)
+    found = read_machine_code(text, 64)
     (loop,) = found.loops
     assert (loop.turns, loop.own.loaded, loop.own.products) == (16, 16, 1)
 
@@ -145,22 +145,22 @@ def test_turns_follow_from_the_plan(code: MachineCode) -> None:
 
 def test_what_bounds_a_dispatch(code: MachineCode) -> None:
     """20 SIMDs of 32 lanes at 1 GHz; waves of 64 lanes."""
-    small = predict(code, GPU, 1, 64, Cost(bytes_read=40 * 64, flops=64))
+    small = predict(code, GPU, 1, Cost(bytes_read=40 * 64, flops=64))
     assert small.bound == "latency" and small.latency == pytest.approx(1 + 1 + 1)
     assert small.total == small.busy + 2
-    cached = predict(code, GPU, 1, 64, Cost(bytes_read=20 * 64, flops=64))  # half of the loads find a cache
+    cached = predict(code, GPU, 1, Cost(bytes_read=20 * 64, flops=64))  # half of the loads find a cache
     assert cached.latency == pytest.approx(3 * (0.5 * 1 + 0.5 * 0.2))
-    many = predict(code, GPU, 10_000, 64, Cost(bytes_read=10**9, flops=64 * 8 * 10_000))
+    many = predict(code, GPU, 10_000, Cost(bytes_read=10**9, flops=64 * 8 * 10_000))
     assert many.bound == "memory" and many.memory == pytest.approx(10_000)
     # 3 fma, 1 other in each of 1,000 turns, at two clocks each: 500 waves on each SIMD.
-    hot = predict(code, GPU, 10_000, 64, Cost(flops=2 * 4 * 1000 * 64 * 10_000))
+    hot = predict(code, GPU, 10_000, Cost(flops=2 * 4 * 1000 * 64 * 10_000))
     assert hot.arithmetic == pytest.approx(500 * 2 * (4 * 1000 + 125 + 4) / 1000, rel=1e-3)
-    assert predict(code, GPU, 0, 64, Cost()).total == 0
+    assert predict(code, GPU, 0, Cost()).total == 0
 
 
 def test_a_small_dispatch_is_bound_by_its_start() -> None:
-    bare = read_machine_code("disasm:\nBB0:\n\tv_mov_b32 v0, v1\n\ts_endpgm\n\nVGPRs: 1\nSubgroups per SIMD: 16\n")
-    assert predict(bare, GPU, 1, 64, Cost(bytes_read=4)).bound == "dispatch"
+    bare = read_machine_code("disasm:\nBB0:\n\tv_mov_b32 v0, v1\n\ts_endpgm\n\nVGPRs: 1\nSubgroups per SIMD: 16\n", 64)
+    assert predict(bare, GPU, 1, Cost(bytes_read=4)).bound == "dispatch"
 
 
 def test_targets() -> None:

@@ -14,8 +14,8 @@ from hightide.gpu.limits import Limits
 from hightide.gpu.queries import Clock
 from hightide.gpu.timestamps import Span, Timing
 from hightide.ops.cost import Cost
+from hightide.tools.opened_file import default_levels
 from hightide.tools.profile import Dispatched, LevelProfile, Profile, TimedRun
-from hightide.tools.profile.measure import default_levels
 from hightide.tools.profile.profile_data import UntimedRun
 from hightide.tools.profile.profile_tables import as_text, duration, finding_text, totals_text
 

@@ -11,7 +11,7 @@ from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Route
 from hightide.cli.window import window
 from hightide.ops.choices import parse_routes
-from hightide.tools.kernels.judged import default_levels, judge_file
+from hightide.tools.kernels.judged import judge_file
 from hightide.tools.kernels.kernel_tables import as_data, print_judged
 from hightide.tools.kernels.target_gpus import DEFAULT_TARGET, GPUS, target_gpu
 from hightide.tools.opened_file import open_file, parse_at
@@ -27,7 +27,7 @@ def kernels(
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="S=128,pos=0", help="A level. Repeatable. Default: decode, then prefill."),
+        typer.Option(metavar="S=128,pos=0", help="A level. Repeatable. Default: prefill, then decode."),
     ] = None,
     method: Annotated[str, typer.Option(help="The method of a program.")] = "forward",
     context: Context = None,
@@ -43,7 +43,7 @@ def kernels(
     gpus = [target_gpu(name) for name in target or [DEFAULT_TARGET]]
     levels, routes = [parse_at(text) for text in at or ()], parse_routes(route or ())
     opened = open_file(model_file(file), method=method, device="cpu", context=context)
-    judged = [judge_file(opened, gpu, levels or default_levels(opened), routes) for gpu in gpus]
+    judged = [judge_file(opened, gpu, levels, routes) for gpu in gpus]
     if as_json:
         print(json.dumps([as_data(one) for one in judged]))
         return

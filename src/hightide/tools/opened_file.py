@@ -18,21 +18,25 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.program_file import DelegateCall
+from hightide.fuse.half_storage import held
+from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.ops.choices import Choices
 from hightide.planning.levels import InputSpec, graph_inputs
+from hightide.planning.planner import Plan, Planner
 from hightide.pte.program import Program, load
-from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
+from hightide.runtime.build import SessionOptions, build_session, choose_device, fused, named_device
 from hightide.runtime.session import Session
 from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.levels.varying import Symbol
-from hightide.traits import Traits
 
 GGUF_TOKENS = 128  # of one call, as the engine reads prompts
+PROMPT = 128  # tokens of the prefill that is looked at where no levels are named
 
 
 def open_file(
@@ -108,9 +112,19 @@ class Part:
         """What decides the plan of a level: the live dims of the inputs, and the integers in them."""
         return self.source.decided(self.number, self.level(at))
 
-    def half_caches(self, traits: Traits) -> bool:
-        """Whether the engine would hold this part's KV caches as halves."""
-        return self.decoder and traits.half_caches
+    def planner(self, choices: Choices, max_binding: int, fuse: bool = True) -> Planner:
+        """Plans it as a session on an adapter with these routes would; nothing is built."""
+        traits = choices.traits
+        graph = held(fused(self.graph) if fuse else self.graph, traits, None, self.decoder and traits.half_caches)
+        return Planner(split_large(graph, max_binding), scratch_limit=max_binding, choices=choices)
+
+    def plan_at(self, planner: Planner, at: Mapping[str, int]) -> tuple[Plan, Env]:
+        """The plan of a level, checked as a run would be; InputError if there is no such level."""
+        dims, env = self.level_at(at)
+        plan = planner.plan(dims, env)
+        for bound in reversed(plan.bounds):
+            bound.check(env)
+        return plan, env
 
     def session(
         self, device: str | int | None = None, choices: Mapping[str, str] | None = None, fuse: bool = True
@@ -121,6 +135,17 @@ class Part:
         gpu = choose_device(chosen)
         options = SessionOptions(kv, choices, fuse, proven=False)  # what there is, right or wrong
         return build_session(self.graph, gpu, self.dynamic, self.names, options)
+
+
+def default_levels(symbols: Mapping[str, int]) -> list[dict[str, int]]:
+    """A prefill and a decode step where the program has a length and a position; else its max, and a length of 1."""
+    length, position = symbols.get("S"), symbols.get("pos")
+    if length is None or length < 2:
+        return [{}]
+    if position is None:
+        return [{}, {"S": 1}]
+    prompt = max(1, min(PROMPT, length, position))
+    return [{"S": prompt, "pos": 0}, {"S": 1, "pos": prompt}]
 
 
 def parse_at(text: str) -> dict[str, int]:

@@ -8,15 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from hightide.errors import InputError
-from hightide.fuse.half_storage import held
-from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.ops.choices import Choices
 from hightide.planning.explain import Explanation, explain_plan
 from hightide.planning.levels import MaxElements
-from hightide.planning.planner import Plan, Planner
-from hightide.runtime.build import fused as fused_graph
+from hightide.planning.planner import Plan
 from hightide.runtime.device_routes import choices_for
 from hightide.tools.inspect.graph_trace import Formulas, trace
 from hightide.tools.inspect.listing import CallLine, list_graph
@@ -49,10 +46,8 @@ class PlannedPart:
 
     def __init__(self, part: Part, target: Target, fused: bool = True) -> None:
         self.part, self.target = part, target
-        graph = fused_graph(part.graph) if fused else part.graph
-        traits = target.choices.traits
-        self.graph: Graph = split_large(held(graph, traits, None, part.half_caches(traits)), target.max_binding)
-        self.planner = Planner(self.graph, scratch_limit=target.max_binding, choices=target.choices)
+        self.planner = part.planner(target.choices, target.max_binding, fused)
+        self.graph: Graph = self.planner.graph
 
     @cached_property
     def formulas(self) -> Formulas:
@@ -76,11 +71,7 @@ class PlannedPart:
 
     def plan_at(self, at: Mapping[str, int]) -> tuple[Plan, Env]:
         """The plan of a level, checked as a run would be; InputError if there is no such level."""
-        dims, env = self.part.level_at(at)
-        plan = self.planner.plan(dims, env)
-        for bound in reversed(plan.bounds):
-            bound.check(env)
-        return plan, env
+        return self.part.plan_at(self.planner, at)
 
     def plan_most(self) -> Plan:
         """At the level that is taken where nobody says; of a part that no run comes to, at the max dims."""

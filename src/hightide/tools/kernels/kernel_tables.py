@@ -56,7 +56,7 @@ def _data(one: JudgedDispatch) -> dict[str, Any]:
         "op": one.op,
         "route": one.route,
         "workgroups": one.groups,
-        "lanes": one.lanes,
+        "lanes": one.code.lanes,
         "bytes": one.cost.bytes,
         "flops": one.cost.flops,
         "microseconds": {**asdict(one.time), "total": one.time.total},

@@ -124,6 +124,7 @@ class MachineCode:
     outside: InstructionCounts  # what is in no loop
     loops: list[Loop]  # the outermost ones
     wave: int  # lanes
+    lanes: int  # of a workgroup
     statistics: dict[str, int]  # as the driver counts: "VGPRs", "Subgroups per SIMD", ...
 
     @property
@@ -151,8 +152,8 @@ class MachineCode:
         return self.statistics.get("Subgroups per SIMD", 0)
 
 
-def read_machine_code(report: str) -> MachineCode:
-    """What RADV prints of one shader."""
+def read_machine_code(report: str, lanes: int) -> MachineCode:
+    """What RADV prints of one shader, whose workgroups have so many lanes."""
     statistics = {name: int(count) for name, count in re.findall(r"^([A-Za-z -]+): (\d+)\s*$", report, re.M)}
     blocks = read_blocks(report.rpartition("disasm:")[2])
     if not any(one.kind for block in blocks for one in block.instructions):
@@ -166,7 +167,7 @@ def read_machine_code(report: str) -> MachineCode:
     for n, counts in enumerate(count_blocks(blocks)):
         (inside[n].own if n in inside else outside).add(counts, weights.get(n, 0.0))
     narrow = any("exec_lo" in one.text for block in blocks for one in block.instructions)
-    return MachineCode(outside, loops, 32 if narrow else 64, statistics)  # RADV's usual wave has 64 lanes
+    return MachineCode(outside, loops, 32 if narrow else 64, lanes, statistics)  # RADV's usual wave has 64 lanes
 
 
 def count_blocks(blocks: Sequence[Block]) -> list[InstructionCounts]:

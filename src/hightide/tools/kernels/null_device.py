@@ -6,23 +6,23 @@ Run as `python -m hightide.tools.kernels.null_device` by `compile_for`; the driv
 
 from __future__ import annotations
 
-import os
+import math
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hightide.errors import HightideError
-from hightide.tools.kernels.drivers import driver_file
+from hightide.tools.kernels.drivers import driver_file, run_module
 from hightide.tools.kernels.machine_code import MachineCode, read_machine_code
 
 _MARK = "@@ hightide"
-_ENTRY_POINT, _DECORATE, _VARIABLE = 15, 71, 59  # SPIR-V instructions
-_BINDING, _SET, _UNIFORM = 33, 34, 2
+_ENTRY_POINT, _EXECUTION_MODE, _DECORATE, _VARIABLE = 15, 16, 71, 59  # SPIR-V instructions
+_LOCAL_SIZE, _BINDING, _SET, _UNIFORM = 17, 33, 34, 2
 
 
 def compile_for(family: str, files: Sequence[Path]) -> list[MachineCode]:
@@ -35,19 +35,21 @@ def compile_for(family: str, files: Sequence[Path]) -> list[MachineCode]:
         "RADV_DEBUG": "shaders,shaderstats,nocache",
         "XDG_RUNTIME_DIR": tempfile.gettempdir(),
     }
-    command = [sys.executable, "-m", __name__, *map(str, files)]
-    done = subprocess.run(command, env=os.environ | changes, capture_output=True, text=True, errors="replace")
-    reports = done.stderr.split(_MARK)[1:]
-    if done.returncode or len(reports) != len(files):
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise HightideError(f"RADV could not compile for {family}: {last[:300]}")
-    return [read_machine_code(report) for report in reports]
+    said = run_module(__name__, list(map(str, files)), changes, f"RADV could not compile for {family}")
+    reports = zip(said.split(_MARK)[1:], files, strict=True)
+    return [read_machine_code(report, read_spirv(file.read_bytes()).lanes) for report, file in reports]
 
 
-def bindings(data: bytes) -> tuple[str, list[tuple[int, int, bool]]]:
-    """The entry point of a SPIR-V module, and its buffers: (set, binding, whether it is a uniform one)."""
+@dataclass(frozen=True)
+class SpirvModule:
+    entry: str
+    buffers: list[tuple[int, int, bool]]  # (set, binding, whether it is a uniform one)
+    lanes: int  # of a workgroup
+
+
+def read_spirv(data: bytes) -> SpirvModule:
     words = struct.unpack(f"<{len(data) // 4}I", data)
-    entry, at = "main", 5
+    entry, lanes, at = "main", 1, 5
     places: dict[int, dict[int, int]] = {}
     classes: dict[int, int] = {}
     while at < len(words):
@@ -55,6 +57,8 @@ def bindings(data: bytes) -> tuple[str, list[tuple[int, int, bool]]]:
         given = words[at + 1 : at + count]
         if instruction == _ENTRY_POINT:
             entry = struct.pack(f"<{len(given) - 2}I", *given[2:]).split(b"\0")[0].decode()
+        elif instruction == _EXECUTION_MODE and given[1] == _LOCAL_SIZE:
+            lanes = math.prod(given[2:])
         elif instruction == _DECORATE and given[1] in (_BINDING, _SET):
             places.setdefault(given[0], {})[given[1]] = given[2]
         elif instruction == _VARIABLE:
@@ -63,7 +67,7 @@ def bindings(data: bytes) -> tuple[str, list[tuple[int, int, bool]]]:
     found = [
         (place[_SET], place[_BINDING], classes.get(id) == _UNIFORM) for id, place in places.items() if len(place) == 2
     ]
-    return entry, sorted(found)
+    return SpirvModule(entry, sorted(found), lanes)
 
 
 def _open(vk: Any) -> Any:
@@ -90,16 +94,16 @@ def _open(vk: Any) -> Any:
 
 
 def _compile(vk: Any, device: Any, data: bytes) -> None:
-    entry, buffers = bindings(data)
+    read = read_spirv(data)
     stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     kinds = {True: vk.VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, False: vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER}
     layouts = []
-    for number in range(max((buffer[0] for buffer in buffers), default=-1) + 1):
+    for number in range(max((buffer[0] for buffer in read.buffers), default=-1) + 1):
         slots = [
             vk.VkDescriptorSetLayoutBinding(
                 binding=binding, descriptorType=kinds[uniform], descriptorCount=1, stageFlags=stage
             )
-            for group, binding, uniform in buffers
+            for group, binding, uniform in read.buffers
             if group == number
         ]
         info = vk.VkDescriptorSetLayoutCreateInfo(bindingCount=len(slots), pBindings=slots)
@@ -110,7 +114,7 @@ def _compile(vk: Any, device: Any, data: bytes) -> None:
     )
     layout = vk.vkCreatePipelineLayout(device, info, None)
     module = vk.vkCreateShaderModule(device, vk.VkShaderModuleCreateInfo(codeSize=len(data), pCode=data), None)
-    shader = vk.VkPipelineShaderStageCreateInfo(stage=stage, module=module, pName=entry)
+    shader = vk.VkPipelineShaderStageCreateInfo(stage=stage, module=module, pName=read.entry)
     info = vk.VkComputePipelineCreateInfo(stage=shader, layout=layout, basePipelineIndex=-1)
     vk.vkCreateComputePipelines(device, None, 1, [info], None)
 

@@ -6,8 +6,6 @@ Run as `python -m hightide.tools.kernels.spirv_writer` by `write_spirv`, since t
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from pathlib import Path
 
 from hightide.errors import HightideError
 from hightide.gpu.device import find_adapter, open_device
-from hightide.tools.kernels.drivers import driver_file
+from hightide.tools.kernels.drivers import driver_file, run_module
 
 SUFFIX = ".spirv"
 
@@ -28,12 +26,8 @@ def write_spirv(shaders: Sequence[str], folder: Path) -> list[Path]:
             "MESA_SHADER_CACHE_DISABLE": "1",
             "MESA_SPIRV_DUMP_PATH": dumps,
         }
-        command = [sys.executable, "-m", __name__, dumps, str(folder)]
-        given = json.dumps(list(shaders))
-        done = subprocess.run(command, input=given, env=os.environ | changes, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise HightideError(f"kernels could not be turned into SPIR-V: {last[:300]}")
+        failed = "kernels could not be turned into SPIR-V"
+        run_module(__name__, [dumps, str(folder)], changes, failed, json.dumps(list(shaders)))
     return [folder / f"{n}{SUFFIX}" for n in range(len(shaders))]
 
 

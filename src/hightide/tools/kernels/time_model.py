@@ -48,9 +48,9 @@ class DispatchTime:
         return "dispatch" if self.dispatch > self.busy else BOUNDS[self.parts.index(self.busy)]
 
 
-def predict(code: MachineCode, gpu: TargetGpu, groups: int, lanes: int, cost: Cost) -> DispatchTime:
-    """A dispatch of so many workgroups of so many lanes."""
-    waves = groups * -(-lanes // code.wave)
+def predict(code: MachineCode, gpu: TargetGpu, groups: int, cost: Cost) -> DispatchTime:
+    """A dispatch of so many workgroups."""
+    waves = groups * -(-code.lanes // code.wave)
     if not waves:
         return DispatchTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     run = executed(code, cost, waves * code.wave)

@@ -20,14 +20,13 @@ from hightide.graph.symbols import evaluate
 from hightide.planning.costs import cost_of
 from hightide.runtime.debug_checks import debugging
 from hightide.runtime.gpu_session import GpuSession
-from hightide.tools.opened_file import OpenedFile, open_file
+from hightide.tools.opened_file import OpenedFile, default_levels, open_file
 from hightide.tools.profile.profile_data import Dispatched, LevelProfile, TimedRun, UntimedRun
 from hightide.tools.profile.profile_result import Profile
 from hightide.wgsl.grid import fold
 
 RUNS = 5
 WARM_UP = 2  # runs before those that count: plans are made, and drivers compile late
-PROMPT = 128  # tokens of the prefill that is measured where no levels are named
 Tell = Callable[[int, int], None]  # (runs done, in all)
 
 
@@ -104,17 +103,6 @@ def _levels(opened: OpenedFile, at: Sequence[Mapping[str, int]]) -> list[tuple[d
             if at or n == 0:  # what nobody asked for is left out where the program does not take it
                 raise
     return levels
-
-
-def default_levels(symbols: Mapping[str, int]) -> list[dict[str, int]]:
-    """A prefill and a decode step where the program has a length and a position; else its max, and a length of 1."""
-    length, position = symbols.get("S"), symbols.get("pos")
-    if length is None or length < 2:
-        return [{}]
-    if position is None:
-        return [{}, {"S": 1}]
-    prompt = max(1, min(PROMPT, length, position))
-    return [{"S": prompt, "pos": 0}, {"S": 1, "pos": prompt}]
 
 
 @dataclass(frozen=True)
