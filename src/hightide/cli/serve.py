@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,11 @@ def _cluster(*names: str, **options: Any) -> Any:
 
 def _many(*names: str, **options: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Many requests", **options)
+
+
+class Pooling(str, Enum):
+    last = "last"
+    mean = "mean"
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class EngineOptions:
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
     ] = False
     pooling: Annotated[
-        str | None, _many(metavar="HOW", help="Give embeddings, not answers: last or mean. Default: as the file says.")
+        Pooling | None, _many(help="Give embeddings of the last token, or the mean of all. Default: as the file says.")
     ] = None
     timeout: Annotated[str, _many(metavar="TIME", help="Longest time for an answer, such as 90s, 10m or 1h.")] = "1h"
     step_timeout: Annotated[
@@ -187,7 +193,7 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "kv_memory": engine.kv_memory,
         "chunk": engine.chunk,
         "reproducible": engine.reproducible,
-        "pooling": engine.pooling,
+        "pooling": None if engine.pooling is None else engine.pooling.value,
         "draft": None if engine.draft is None else str(engine.draft),
         "prefix_cache_size": engine.prefix_cache_size,
         "prefix_cache": None if engine.prefix_cache is None else str(engine.prefix_cache),

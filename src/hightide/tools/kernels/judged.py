@@ -14,7 +14,7 @@ from hightide.ops.cost import Cost
 from hightide.planning.costs import cost_of
 from hightide.planning.planner import Planner, Step
 from hightide.tools.kernels.machine_code import MachineCode
-from hightide.tools.kernels.null_device import compile_for
+from hightide.tools.kernels.null_device import check_package, compile_for
 from hightide.tools.kernels.spirv_writer import write_spirv
 from hightide.tools.kernels.target_gpus import TargetGpu
 from hightide.tools.kernels.time_model import DispatchTime, predict
@@ -77,6 +77,7 @@ def judge_file(
 
 def compiled(texts: Sequence[str], family: str) -> list[MachineCode]:
     """The machine code of WGSL texts for a family of GPUs."""
+    check_package()  # before the longer part of the work
     with tempfile.TemporaryDirectory() as folder:
         return compile_for(family, write_spirv(texts, Path(folder)))
 

@@ -27,8 +27,7 @@ _LOCAL_SIZE, _BINDING, _SET, _UNIFORM = 17, 33, 34, 2
 
 def compile_for(family: str, files: Sequence[Path]) -> list[MachineCode]:
     """The machine code of each file for a family that RADV knows."""
-    if find_spec("vulkan") is None:
-        raise HightideError("this needs the package vulkan: pip install 'hightide[kernels]'")
+    check_package()
     changes = {
         "VK_DRIVER_FILES": driver_file("radeon", "RADV"),
         "RADV_FORCE_FAMILY": family,
@@ -38,6 +37,11 @@ def compile_for(family: str, files: Sequence[Path]) -> list[MachineCode]:
     said = run_module(__name__, list(map(str, files)), changes, f"RADV could not compile for {family}")
     reports = zip(said.split(_MARK)[1:], files, strict=True)
     return [read_machine_code(report, read_spirv(file.read_bytes()).lanes) for report, file in reports]
+
+
+def check_package() -> None:
+    if find_spec("vulkan") is None:
+        raise HightideError("this needs the package vulkan: pip install 'hightide[kernels]'")
 
 
 @dataclass(frozen=True)
