@@ -14,7 +14,7 @@ import pytest
 from schedules import INDEX, PROGRAMS, Step, error_of_range, oracle, relative_error, steps
 
 from hightide import UnsupportedError
-from hightide.formats.program_file import DelegateCall, KernelCall
+from hightide.formats.instructions import DelegateCall, KernelCall
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
 from hightide.gpu.device import Device

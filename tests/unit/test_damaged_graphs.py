@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError, reading
-from hightide.formats.program_file import KernelCall, MethodFile, TensorSpec, ValueListSpec
+from hightide.formats.instructions import KernelCall
+from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
 from hightide.graph import symbols
 from hightide.graph.aliases import check_order
 from hightide.graph.graph import FileCall, Graph, GraphFile

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from hightide.cli import app
 from hightide.errors import HightideError
-from hightide.formats.program_file import KernelCall, MethodFile, ProgramFile, TensorSpec
+from hightide.formats.instructions import KernelCall
+from hightide.formats.program_file import MethodFile, ProgramFile, TensorSpec
 from hightide.graph.blob import Blob
 from hightide.ops import REGISTRY
 from hightide.tools.inspect.file_report import Inspection, inspect_file, printable

@@ -9,19 +9,8 @@ import numpy as np
 import pytest
 
 from hightide.errors import InputError, ProgramError
-from hightide.formats.program_file import (
-    DelegateCall,
-    EValue,
-    FreeCall,
-    Instruction,
-    JumpFalseCall,
-    KernelCall,
-    MethodFile,
-    MoveCall,
-    ProgramFile,
-    TensorSpec,
-    ValueListSpec,
-)
+from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import EValue, MethodFile, ProgramFile, TensorSpec, ValueListSpec
 from hightide.graph.blob import Blob
 from hightide.ops.builder import GraphBuilder
 from hightide.pte.kernel_calls import find_op, signature

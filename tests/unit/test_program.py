@@ -11,7 +11,8 @@ import pytest
 from schedules import PROGRAMS
 
 import hightide
-from hightide.formats.program_file import Delegate, DelegateCall, KernelCall, MethodFile
+from hightide.formats.instructions import DelegateCall, KernelCall
+from hightide.formats.program_file import Delegate, MethodFile
 from hightide.formats.pte import read_program
 from hightide.gpu.device import Device
 from hightide.ops import REGISTRY

@@ -1,4 +1,4 @@
-"""What a `.pte` file says: methods, their values and instructions, delegates and named data."""
+"""What a `.pte` file says: methods with their values and instructions, delegates and named data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from hightide.formats.instructions import Instruction
 from hightide.graph.blob import Blob
 from hightide.graph.values import Dims
 
@@ -32,38 +33,6 @@ class ValueListSpec:
 
 
 EValue: TypeAlias = None | bool | int | float | str | tuple[float, ...] | tuple[bool, ...] | TensorSpec | ValueListSpec
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    op: str  # "aten::add.out"
-    args: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class DelegateCall:
-    delegate: int  # index into the method's delegates
-    args: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class MoveCall:
-    source: int
-    target: int
-
-
-@dataclass(frozen=True)
-class JumpFalseCall:
-    condition: int
-    destination: int  # index of an instruction, or their count: the end
-
-
-@dataclass(frozen=True)
-class FreeCall:
-    value: int
-
-
-Instruction: TypeAlias = KernelCall | DelegateCall | MoveCall | JumpFalseCall | FreeCall
 
 
 @dataclass(frozen=True)

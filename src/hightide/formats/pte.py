@@ -16,17 +16,8 @@ from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part
 from hightide.formats.container import read_named_data, read_segments
 from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Uint32, root_table
-from hightide.formats.program_file import (
-    Delegate,
-    DelegateCall,
-    FreeCall,
-    Instruction,
-    JumpFalseCall,
-    KernelCall,
-    MethodFile,
-    MoveCall,
-    ProgramFile,
-)
+from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import Delegate, MethodFile, ProgramFile
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte_values import TensorData, read_subsegments, read_values
 from hightide.formats.source_file import SourceFile

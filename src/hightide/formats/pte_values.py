@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, part, tensor_bytes
 from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Int64, Kind, Uint8, Uint32, Uint64
+from hightide.formats.literal_values import LITERALS
 from hightide.formats.program_file import EValue, TensorSpec, ValueListSpec
 from hightide.graph.blob import Blob
 
@@ -131,21 +132,9 @@ def _check_items(value: ValueListSpec, values: tuple[EValue, ...], place: str) -
 
 def _read_value(table: FlatTable, data: TensorData) -> EValue:
     kind, value = table.union("val", KERNEL_TYPES)
+    if kind in LITERALS:
+        return LITERALS[kind](value)
     match kind:
-        case "Null":
-            return None
-        case "Int":
-            return value.integer("int_val", Int64)
-        case "Bool":
-            return value.boolean("bool_val")
-        case "Double":
-            return value.double("double_val")
-        case "String":
-            return value.string("string_val")
-        case "DoubleList":
-            return value.doubles("items")
-        case "BoolList":
-            return value.booleans("items")
         case "IntList":  # indices of values, as an int may be computed by an instruction
             return _read_list(value, Int64, least=0)
         case "TensorList":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
 from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Int64, Uint32, Uint64, root_table
+from hightide.formats.literal_values import LITERALS
 from hightide.graph.blob import Blob
 from hightide.graph.graph import FileCall, GraphFile
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
@@ -106,29 +107,15 @@ def _read_constant(table: FlatTable, raw_bytes: Blob, named_data: Mapping[str, B
 
 def _read_value(id: int, table: FlatTable, constants: list[Blob]) -> Value:
     kind, value = table.union("value", GRAPH_TYPES)
-    match kind:
-        case "Null":
-            return LiteralValue(id, None)
-        case "Int":
-            return LiteralValue(id, value.integer("int_val", Int64))
-        case "Double":
-            return LiteralValue(id, value.double("double_val"))
-        case "Bool":
-            return LiteralValue(id, value.boolean("bool_val"))
-        case "String":
-            return LiteralValue(id, value.string("string_val"))
-        case "IntList":
-            return LiteralValue(id, value.integers("items", Int64))
-        case "DoubleList":
-            return LiteralValue(id, value.doubles("items"))
-        case "BoolList":
-            return LiteralValue(id, value.booleans("items"))
-        case "ValueList":
-            return ListValue(id, value.integers("items", Int32))
-        case "SymInt":
-            return SymIntValue(id, value.integer("value", Int32))
-        case _:
-            return _read_tensor(id, value, constants)
+    if kind in LITERALS:
+        return LiteralValue(id, LITERALS[kind](value))
+    if kind == "IntList":
+        return LiteralValue(id, value.integers("items", Int64))
+    if kind == "ValueList":
+        return ListValue(id, value.integers("items", Int32))
+    if kind == "SymInt":
+        return SymIntValue(id, value.integer("value", Int32))
+    return _read_tensor(id, value, constants)
 
 
 def _read_tensor(id: int, tensor: FlatTable, constants: list[Blob]) -> TensorValue:

@@ -190,16 +190,23 @@ class Recorder:
         return commands
 
     def _encode_dispatches(self, encoder: Any, recording: Recording) -> None:
-        """All of them in one pass."""
+        self._encode_pass(encoder, recording)
+
+    def _encode_pass(self, encoder: Any, recording: Recording, mark: Callable[[Any], None] | None = None) -> None:
+        """All dispatches in one pass; `mark` is called before the first and behind each."""
         compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
         address = pointer(compute)
         current = None
+        if mark:
+            mark(compute)
         for pipeline, group, offset, x, y in recording.native:
             if pipeline is not current:
                 set_pipeline(address, pipeline)
                 current = pipeline
             set_bind_group(address, 0, group, ONE, offset)
             dispatch(address, x, y, 1)
+            if mark:
+                mark(compute)
         lib.wgpuComputePassEncoderEnd(compute)
         lib.wgpuComputePassEncoderRelease(compute)
 

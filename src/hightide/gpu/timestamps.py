@@ -132,27 +132,16 @@ class TimedRecorder(Recorder):
             return super().read(copies, submission)
 
     def _encode_dispatches(self, encoder: Any, recording: Recording) -> None:
-        if self._queries is None:
-            super()._encode_dispatches(encoder, recording)
+        queries = self._queries
+        if queries is None:
+            self._encode_pass(encoder, recording)
             return
-        (self._encode_pass if self.timing is Timing.INSIDE else self._encode_passes)(encoder, recording, self._queries)
-        self._queries.resolve(encoder)
-
-    def _encode_pass(self, encoder: Any, recording: Recording, queries: Queries) -> None:
-        """One pass, with a timestamp before the first dispatch and one behind each: as a step runs untimed."""
-        compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
-        address = pointer(compute)
-        lib.wgpuComputePassEncoderWriteTimestamp(compute, *queries.next())
-        current = None
-        for pipeline, group, offset, x, y in recording.native:
-            if pipeline is not current:
-                set_pipeline(address, pipeline)
-                current = pipeline
-            set_bind_group(address, 0, group, ONE, offset)
-            dispatch(address, x, y, 1)
-            lib.wgpuComputePassEncoderWriteTimestamp(compute, *queries.next())
-        lib.wgpuComputePassEncoderEnd(compute)
-        lib.wgpuComputePassEncoderRelease(compute)
+        if self.timing is Timing.INSIDE:  # one pass, as a step runs untimed
+            write = lib.wgpuComputePassEncoderWriteTimestamp
+            self._encode_pass(encoder, recording, lambda compute: write(compute, *queries.next()))
+        else:
+            self._encode_passes(encoder, recording, queries)
+        queries.resolve(encoder)
 
     def _encode_passes(self, encoder: Any, recording: Recording, queries: Queries) -> None:
         writes = ffi.new("WGPUPassTimestampWrites *")

@@ -33,6 +33,7 @@ from hightide.llm.request import Request
 from hightide.llm.text_vector import POOLINGS
 from hightide.llm.tokenizer import Tokenizer
 from hightide.option_checks import check_bool, check_int, check_path, checked_bytes, checked_list, shown
+from hightide.runtime.closing import Closing
 
 RATE_SECONDS = 10.0  # over which tokens per second are counted
 MAX_SAMPLES = 64
@@ -57,7 +58,7 @@ class EngineStats:
     set_aside: int  # how often a sequence gave up its pages, to be read again later
 
 
-class Engine:
+class Engine(Closing):
     """A model that answers many requests at once. Every method may be called from any thread.
 
     `close()`, or leaving a `with` block, ends all requests and frees what the model holds on its device.
@@ -141,12 +142,6 @@ class Engine:
         stats = self.stats()
         on = f"on {self._model.decoder.device}, context {self.context}"
         return f"<Engine {self.path.name} {on}: {stats.running} running, {stats.waiting} waiting>"
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def decoder(self) -> Decoder:

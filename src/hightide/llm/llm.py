@@ -22,9 +22,10 @@ from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
 from hightide.llm.tokenizer import Tokenizer
 from hightide.option_checks import check_int, check_path
+from hightide.runtime.closing import Closing
 
 
-class Stream(Iterator[Piece]):
+class Stream(Iterator[Piece], Closing):
     """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once.
 
     There is one KV cache: when a stream takes its first step, one that was still going on is closed. Threads take
@@ -78,14 +79,8 @@ class Stream(Iterator[Piece]):
             finally:
                 self._llm.lock.release()
 
-    def __enter__(self) -> Stream:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class LLM:
+class LLM(Closing):
     """A language model with its tokenizer and one KV cache.
 
     `close()`, or leaving a `with` block, frees what it holds on its device. Calls from several threads take turns.
@@ -126,12 +121,6 @@ class LLM:
             return f"<LLM {self.path.name} (closed)>"
         held = f"{len(self.tokens)} token{'s' * (len(self.tokens) != 1)}"
         return f"<LLM {self.path.name} on {self.decoder.device}, context {self.context}, {held}>"
-
-    def __enter__(self) -> LLM:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def model(self) -> Model:

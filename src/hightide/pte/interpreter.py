@@ -12,17 +12,8 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import FOREIGN, DeviceError, DeviceLostError, HightideError, InputError, ProgramError
-from hightide.formats.program_file import (
-    DelegateCall,
-    EValue,
-    FreeCall,
-    JumpFalseCall,
-    KernelCall,
-    MethodFile,
-    MoveCall,
-    TensorSpec,
-    ValueListSpec,
-)
+from hightide.formats.instructions import DelegateCall, FreeCall, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import EValue, MethodFile, TensorSpec, ValueListSpec
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.arguments import named
 from hightide.ops.arrays import numpy_dtype, read_array

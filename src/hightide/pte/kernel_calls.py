@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from hightide.errors import UnsupportedError
-from hightide.formats.program_file import EValue, KernelCall, ValueListSpec
+from hightide.formats.instructions import KernelCall
+from hightide.formats.program_file import EValue, ValueListSpec
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Op

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hightide.formats.program_file import EValue, MethodFile, MoveCall, TensorSpec, ValueListSpec
+from hightide.formats.instructions import MoveCall
+from hightide.formats.program_file import EValue, MethodFile, TensorSpec, ValueListSpec
 from hightide.ops.arrays import numpy_dtype
 from hightide.planning.levels import InputSpec
 from hightide.pte.interpreter import tensor_array

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError, reading
-from hightide.formats.program_file import DelegateCall, EValue, KernelCall, MethodFile, ProgramFile, TensorSpec
+from hightide.formats.instructions import DelegateCall, KernelCall
+from hightide.formats.program_file import EValue, MethodFile, ProgramFile, TensorSpec
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.aliases import check_order
@@ -30,6 +31,7 @@ from hightide.pte.method_info import MethodInfo, constant_result, describe_metho
 from hightide.pte.support import refusal
 from hightide.pte.written_states import with_states_stored
 from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
+from hightide.runtime.closing import Closing
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session import Session
 from hightide.units import counted
@@ -62,7 +64,7 @@ def load(
         return Program(read_program(path, data_files), device, routes)
 
 
-class Program:
+class Program(Closing):
     """A file's methods, on one device. `close()`, or leaving a `with` block, frees what they hold there."""
 
     def __init__(
@@ -88,12 +90,6 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.file.path.name}: {', '.join(self.methods)}{' (closed)' * self.closed}>"
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def method(self, name: str = "forward") -> Method:
         """The method, built at the first call: buffers, pipelines, bind groups."""
@@ -163,7 +159,7 @@ class Program:
         return build_session(graph, self.gpu, dynamic, named, SessionOptions(choices=self.routes))
 
 
-class Method:
+class Method(Closing):
     """A method, built; call it with arrays, torch tensors or lists of any allowed live shape.
 
     Calls from several threads take turns.
@@ -211,12 +207,6 @@ class Method:
         rows = [(side, spec.name, spec.dtype, describe_spec(spec)) for side, specs in sides for spec in specs]
         where = ", ".join(dict.fromkeys(session.name for session in self.sessions)) or "NumPy"
         return table(f"method {self.name} on {where}", ("", "name", "type", "dims"), rows)
-
-    def __enter__(self) -> Method:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def sibling(self) -> Method:
         """Another one with state of its own, on the same weights."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hightide.formats.program_file import KernelCall, ProgramFile
+from hightide.formats.instructions import KernelCall
+from hightide.formats.program_file import ProgramFile
 from hightide.formats.vkgraph import DELEGATE_IDS
 from hightide.graph.graph import GraphFile
 from hightide.ops import REGISTRY

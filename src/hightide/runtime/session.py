@@ -16,6 +16,7 @@ from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.planning.levels import InputSpec
 from hightide.planning.planner import Plan, Planner
+from hightide.runtime.closing import Closing
 from hightide.units import counted
 
 Want: TypeAlias = Sequence[int] | None  # the outputs to bring back; None: all
@@ -110,7 +111,7 @@ class Session(Protocol):
 Entered = TypeVar("Entered", bound="BaseSession")
 
 
-class BaseSession:
+class BaseSession(Closing):
     """How a session is closed and shown."""
 
     name: str
@@ -132,9 +133,6 @@ class BaseSession:
     def __enter__(self: Entered) -> Entered:
         self.check_open()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {_type(spec)}" for spec in self.specs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from hightide.errors import HightideError
@@ -56,6 +57,16 @@ class Answers:
     @property
     def reasoning_tokens(self) -> int:
         return sum(reader.reasoning_tokens for reader in self._readers)
+
+    @asynccontextmanager
+    async def begun(self, seconds: float) -> AsyncIterator[None]:
+        """As `begin`; an error inside cancels them."""
+        try:
+            await self.begin(seconds)
+            yield
+        except BaseException:
+            self.cancel()
+            raise
 
     async def begin(self, seconds: float) -> None:
         """Wait until the engine has taken the prompts; ApiError if it does not. They may take so many seconds."""

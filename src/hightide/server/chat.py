@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from hightide.server.answers import Answers, Update
 from hightide.server.api_errors import bad_request
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
 from hightide.server.jobs import Token
-from hightide.server.models import ServedModel
 from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters, read_sampling
 from hightide.server.prompts import check_room, read_chat_prompt
 from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
-from hightide.server.reply_parts import Call, WholeAnswer, chat_logprobs, new_id, usage
+from hightide.server.reply_parts import Call, CompletionForm, WholeAnswer, chat_logprobs, new_id, usage
 from hightide.server.service import Reply, Service, StreamedReply
 from hightide.server.tools import read_tool_use
 
 # Names that a template is given by the server itself.
 _OWN_VARIABLES = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "tokenizer", "context")
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How the reply is to be written."""
-
-    model: ServedModel
-    record: Record
-    samples: int
-    logprobs: int | None  # alternatives to each token; None for no report
-    usage_chunk: bool
-    id: str = field(default_factory=lambda: new_id("chatcmpl-"))
-    created: int = field(default_factory=lambda: int(time.time()))
 
 
 async def chat_completions(service: Service, body: dict[str, Any], record: Record) -> Reply:
@@ -54,13 +38,9 @@ async def chat_completions(service: Service, body: dict[str, Any], record: Recor
     prompt = await read_chat_prompt(model.tokenizer, facts, messages, tools, variables)
     check_room(prompt, facts, max_tokens, "messages")
     answers = Answers(model, [prompt], sampling, record, tools)
-    form = _Form(model, record, samples, logprobs, usage_chunk)
-    try:
-        await answers.begin(service.request_seconds)
+    form = CompletionForm(new_id("chatcmpl-"), model, record, samples, logprobs, usage_chunk)
+    async with answers.begun(service.request_seconds):
         return StreamedReply(_chunks(form, answers), answers) if stream else await _whole(form, answers)
-    except BaseException:
-        answers.cancel()
-        raise
 
 
 def read_stream(parameters: Parameters) -> tuple[bool, bool]:
@@ -114,23 +94,16 @@ def _read_variables(parameters: Parameters) -> dict[str, Any]:
     return dict(variables) if effort is None else {"reasoning_effort": effort, **variables}
 
 
-async def _whole(form: _Form, answers: Answers) -> dict[str, Any]:
+async def _whole(form: CompletionForm, answers: Answers) -> dict[str, Any]:
     whole = [WholeAnswer() for _ in range(form.samples)]
     async for update in answers:
         whole[update.choice].add(update)
     choices = [_choice(form, n, answer) for n, answer in enumerate(whole)]
     form.record.outcome = choices[0]["finish_reason"]
-    return {
-        "id": form.id,
-        "object": "chat.completion",
-        "created": form.created,
-        "model": form.model.name,
-        "choices": choices,
-        "usage": usage(form.record, answers.reasoning_tokens),
-    }
+    return form.body("chat.completion", choices) | {"usage": usage(form.record, answers.reasoning_tokens)}
 
 
-def _choice(form: _Form, index: int, answer: WholeAnswer) -> dict[str, Any]:
+def _choice(form: CompletionForm, index: int, answer: WholeAnswer) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
     if answer.reasoning:
         message["reasoning_content"] = answer.reasoning
@@ -150,7 +123,7 @@ def _finish_reason(reason: str, has_calls: bool) -> str:
     return "tool_calls" if has_calls and reason == "stop" else reason
 
 
-async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
+async def _chunks(form: CompletionForm, answers: Answers) -> AsyncIterator[ServerEvent]:
     """The role first, then what is new, then why it ended; usage and [DONE] last."""
     writers = [_ChunkWriter(form, n) for n in range(form.samples)]
     for writer in writers:
@@ -166,7 +139,7 @@ async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
 class _ChunkWriter:
     """The chunks of one answer."""
 
-    def __init__(self, form: _Form, index: int) -> None:
+    def __init__(self, form: CompletionForm, index: int) -> None:
         self._form, self._index = form, index
         self._tokens: list[Token] = []  # whose log probabilities are to be reported
         self._has_calls = False
@@ -200,12 +173,5 @@ class _ChunkWriter:
         return ServerEvent(_chunk_body(self._form, [choice], None))
 
 
-def _chunk_body(form: _Form, choices: list[dict[str, Any]], used: dict[str, Any] | None) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "id": form.id,
-        "object": "chat.completion.chunk",
-        "created": form.created,
-        "model": form.model.name,
-        "choices": choices,
-    }
-    return body | ({"usage": used} if form.usage_chunk else {})
+def _chunk_body(form: CompletionForm, choices: list[dict[str, Any]], used: dict[str, Any] | None) -> dict[str, Any]:
+    return form.body("chat.completion.chunk", choices) | ({"usage": used} if form.usage_chunk else {})

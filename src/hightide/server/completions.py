@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hightide.server.answers import Answers
@@ -17,26 +16,17 @@ from hightide.server.parameters import MAX_SAMPLES, MAX_TOP_LOGPROBS, Parameters
 from hightide.server.prompts import Prompt, check_room, read_text_prompt
 from hightide.server.records import MAX_USER, Record
 from hightide.server.replies import DONE, ServerEvent
-from hightide.server.reply_parts import WholeAnswer, finite, new_id, token_text, usage
+from hightide.server.reply_parts import CompletionForm, WholeAnswer, finite, new_id, token_text, usage
 from hightide.server.service import Reply, Service, StreamedReply
 
 MAX_PROMPTS = 64
 DEFAULT_MAX_TOKENS = 16  # as the API has it
 
 
-@dataclass(frozen=True)
-class _Form:
-    """How the reply is to be written."""
-
-    model: ServedModel
-    record: Record
+@dataclass(frozen=True, kw_only=True)
+class _Form(CompletionForm):
     prompts: list[str]  # to be repeated before each answer
     wanted: int  # answers to each prompt in the reply
-    samples: int  # that are made of each
-    logprobs: int | None  # alternatives to each token; None for no report
-    usage_chunk: bool
-    id: str = field(default_factory=lambda: new_id("cmpl-"))
-    created: int = field(default_factory=lambda: int(time.time()))
 
 
 async def completions(service: Service, body: dict[str, Any], record: Record) -> Reply:
@@ -63,13 +53,9 @@ async def completions(service: Service, body: dict[str, Any], record: Record) ->
         check_room(prompt, facts, max_tokens, "prompt")
     answers = Answers(model, prompts, sampling, record)
     echoed = [_echo(model, prompt) if echo else "" for prompt in prompts]
-    form = _Form(model, record, echoed, wanted, samples, logprobs, usage_chunk)
-    try:
-        await answers.begin(service.request_seconds)
+    form = _Form(new_id("cmpl-"), model, record, samples, logprobs, usage_chunk, prompts=echoed, wanted=wanted)
+    async with answers.begun(service.request_seconds):
         return StreamedReply(_chunks(form, answers), answers) if stream else await _whole(form, answers)
-    except BaseException:
-        answers.cancel()
-        raise
 
 
 def _prompts(given: Any) -> list[Any]:
@@ -105,7 +91,7 @@ async def _whole(form: _Form, answers: Answers) -> dict[str, Any]:
         }
         for index, answer in enumerate(kept)
     ]
-    return _body(form, choices) | {"usage": usage(form.record, 0)}
+    return form.body("text_completion", choices) | {"usage": usage(form.record, 0)}
 
 
 async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
@@ -130,23 +116,13 @@ async def _chunks(form: _Form, answers: Answers) -> AsyncIterator[ServerEvent]:
             logprobs = _logprobs(form, unreported[choice], offsets.get(choice, 0))
             yield _chunk(form, choice, "", logprobs, update.finish_reason)
     if form.usage_chunk:
-        yield ServerEvent(_body(form, []) | {"usage": usage(form.record, 0)})
+        yield ServerEvent(form.body("text_completion", []) | {"usage": usage(form.record, 0)})
     yield DONE
 
 
 def _chunk(form: _Form, index: int, text: str, logprobs: dict[str, Any] | None, reason: str | None) -> ServerEvent:
     choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
-    return ServerEvent(_body(form, [choice]) | ({"usage": None} if form.usage_chunk else {}))
-
-
-def _body(form: _Form, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "id": form.id,
-        "object": "text_completion",
-        "created": form.created,
-        "model": form.model.name,
-        "choices": choices,
-    }
+    return ServerEvent(form.body("text_completion", [choice]) | ({"usage": None} if form.usage_chunk else {}))
 
 
 def _length(form: _Form, token: Token) -> int:

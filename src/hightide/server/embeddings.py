@@ -34,13 +34,9 @@ async def embeddings(service: Service, body: dict[str, Any], record: Record) -> 
     for first in range(0, len(prompts), AT_ONCE):
         answers = Answers(model, prompts[first : first + AT_ONCE], _NOTHING, record)
         found = {}
-        try:
-            await answers.begin(max(0.001, service.request_seconds - record.seconds))
+        async with answers.begun(max(0.001, service.request_seconds - record.seconds)):
             async for update in answers:
                 found[update.choice] = np.frombuffer(b64decode(update.vector), "<f4")
-        except BaseException:
-            answers.cancel()
-            raise
         vectors += [_cut(found[choice], width) for choice in sorted(found)]
     tokens = record.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
     record.outcome = "stop"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from hightide.llm.tokenizer import Tokenizer
 from hightide.server.answers import Update
 from hightide.server.deltas import CallArguments, CallBegun, Reasoning, Text
 from hightide.server.jobs import Token
+from hightide.server.models import ServedModel
 from hightide.server.records import Record
 
 LEAST_LOGPROB = -9999.0  # stands for zero probability, which JSON cannot write
@@ -17,6 +19,28 @@ LEAST_LOGPROB = -9999.0  # stands for zero probability, which JSON cannot write
 
 def new_id(prefix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex}"
+
+
+@dataclass(frozen=True)
+class CompletionForm:
+    """How a chat completion, or a completion, is to be written."""
+
+    id: str
+    model: ServedModel
+    record: Record
+    samples: int  # that are made of each prompt
+    logprobs: int | None  # alternatives to each token; None for no report
+    usage_chunk: bool
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def body(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model.name,
+            "choices": choices,
+        }
 
 
 @dataclass

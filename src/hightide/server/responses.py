@@ -94,15 +94,11 @@ async def responses(service: Service, body: dict[str, Any], record: Record) -> R
     }
     answers = Answers(model, [prompt], sampling, record, tools)
     form = _Form(model, record, asked)
-    try:
-        await answers.begin(service.request_seconds)
+    async with answers.begun(service.request_seconds):
         events = _events(form, answers)
         if stream:
             return StreamedReply(_numbered(events), answers)
         *_, last = [event async for event in events]
-    except BaseException:
-        answers.cancel()
-        raise
     if last["type"] == "response.failed":
         raise ApiError(500, last["response"]["error"]["message"])
     response: dict[str, Any] = last["response"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
-from hightide.formats.program_file import DelegateCall
+from hightide.formats.instructions import DelegateCall
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph

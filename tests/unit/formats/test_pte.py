@@ -13,7 +13,8 @@ from flatbuffer_writer import PROGRAMS, Number, Numbers, TableSpec, encode
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats import pte, pte_values
 from hightide.formats.flatbuffer import Float64, Int8, Int32, Int64, Uint8, Uint32, Uint64
-from hightide.formats.program_file import DelegateCall, KernelCall, ProgramFile, TensorSpec, ValueListSpec
+from hightide.formats.instructions import DelegateCall, KernelCall
+from hightide.formats.program_file import ProgramFile, TensorSpec, ValueListSpec
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte import read_program
 from hightide.graph.blob import Blob

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,34 @@ from hightide.ops.attention.cache import check_cache, check_position, update_cac
 from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Int, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which keys a query sees, and what becomes of its scores; see `Attention`."""
+
+    causal: bool
+    scale: float | None
+    window: int = 0
+    softcap: float = 0.0
+
+    def over_cache(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, position: Int) -> Attention:
+        """q [1, S, H, D] over the keys of a cache up to those of its own S tokens."""
+        return Attention(
+            q=q,
+            k=k_cache,
+            v=v_cache,
+            out=out,
+            position=position,
+            added=q.dims[1],
+            causal=self.causal,
+            scale=scale_of(self.scale, q.width),
+            window=self.window,
+            softcap=self.softcap,
+        )
+
+    def seen(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Int, env: Env) -> Seen:
+        return seen_in_cache(q, q.dims[2], k_cache, v_cache, position, env, self.causal, self.window)
 
 
 class CachedAttention(AttentionOp):
@@ -39,11 +69,23 @@ class CachedAttention(AttentionOp):
             raise InputError(f"queries {list(q.dims)} do not go with keys {list(k.dims)}")
         return [(*q.dims[:-1], v.width)]
 
-    def seen(self, env: Env) -> Seen:
-        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env)
+    @property
+    def rule(self) -> Rule:
+        raise NotImplementedError
 
-    def update(self) -> Dispatch:
-        return update_caches(self.k, self.v, self.k_cache, self.v_cache, position=self.position)
+    def seen(self, env: Env) -> Seen:
+        return self.rule.seen(self.q, self.k_cache, self.v_cache, self.position, env)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield update_caches(self.k, self.v, self.k_cache, self.v_cache, position=self.position)
+        yield from attend(ctx, self.rule.over_cache(self.q, self.k_cache, self.v_cache, out, self.position))
+
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        call: Any = cls.bound(dict(arguments))
+        rows = slice(call.position, call.position + call.q.shape[1])
+        call.k_cache[:, rows], call.v_cache[:, rows] = call.k, call.v
+        return attended(call.q, call.k_cache, call.v_cache, call.position, call.rule)
 
 
 @op("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", family="attention")
@@ -63,30 +105,9 @@ class SdpaWithKvCache(CachedAttention):
         refuse_mask(self.mask, self.dropout)
         return super().outputs(ctx)
 
-    def seen(self, env: Env) -> Seen:
-        return seen_in_cache(self.q, self.q.dims[2], self.k_cache, self.v_cache, self.position, env, self.causal)
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield self.update()
-        yield from attend(
-            ctx,
-            over_cache(self.q, self.k_cache, self.v_cache, out, self.position, self.causal, self.scale),
-        )
-
-    @staticmethod
-    def reference(
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        k_cache: np.ndarray,
-        v_cache: np.ndarray,
-        position: int,
-        causal: bool,
-        scale: float | None,
-    ) -> np.ndarray:
-        rows = slice(position, position + q.shape[1])
-        k_cache[:, rows], v_cache[:, rows] = k, v
-        return attended(q, k_cache, v_cache, position, causal, scale)
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.causal, self.scale)
 
 
 @op("hightide.attention.default", family="attention")
@@ -97,46 +118,12 @@ class CausalAttention(CachedAttention):
     window: int
     softcap: float
 
-    def seen(self, env: Env) -> Seen:
-        q, window = self.q, self.window
-        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, window=window)
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield self.update()
-        yield from attend(
-            ctx,
-            over_cache(
-                self.q, self.k_cache, self.v_cache, out, self.position, True, self.scale, self.window, self.softcap
-            ),
-        )
-
-    @staticmethod
-    def reference(
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        k_cache: np.ndarray,
-        v_cache: np.ndarray,
-        position: int,
-        scale: float,
-        window: int,
-        softcap: float,
-    ) -> np.ndarray:
-        rows = slice(position, position + q.shape[1])
-        k_cache[:, rows], v_cache[:, rows] = k, v
-        return attended(q, k_cache, v_cache, position, True, scale, window, softcap)
+    @property
+    def rule(self) -> Rule:
+        return Rule(True, self.scale, self.window, self.softcap)
 
 
-def attended(
-    q: np.ndarray,
-    k_cache: np.ndarray,
-    v_cache: np.ndarray,
-    position: int,
-    causal: bool,
-    scale: float | None,
-    window: int = 0,
-    softcap: float = 0.0,
-) -> np.ndarray:
+def attended(q: np.ndarray, k_cache: np.ndarray, v_cache: np.ndarray, position: int, rule: Rule) -> np.ndarray:
     """q [1, S, H, D] over the first position + S keys of the caches [1, C, Hkv, D]."""
     tokens, heads = q.shape[1:3]
     keys = position + tokens
@@ -144,9 +131,10 @@ def attended(
     every_k = np.repeat(k_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)  # [1, H, keys, D]
     every_v = np.repeat(v_cache[:, :keys], repeat, axis=2).transpose(0, 2, 1, 3)
     at, key = position + np.arange(tokens)[:, None], np.arange(keys)
-    hidden = (causal & (key > at)) | (key <= at - window if window else np.zeros((tokens, keys), bool))
+    hidden = (rule.causal & (key > at)) | (key <= at - rule.window if rule.window else np.zeros((tokens, keys), bool))
     bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
-    return softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, scale, softcap).transpose(0, 2, 1, 3)
+    out = softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, rule.scale, rule.softcap)
+    return out.transpose(0, 2, 1, 3)
 
 
 @op("hightide.attend.default", family="attention")
@@ -165,27 +153,20 @@ class Attend(AttentionOp):
     def outputs(self, ctx: Context) -> list[Dims]:
         return check_queries(ctx, self.q, self.k_cache, self.v_cache, self.position)
 
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.causal, self.scale, self.window, self.softcap)
+
     def seen(self, env: Env) -> Seen:
-        q, causal, window = self.q, self.causal, self.window
-        return seen_in_cache(q, q.dims[2], self.k_cache, self.v_cache, self.position, env, causal, window)
+        return self.rule.seen(self.q, self.k_cache, self.v_cache, self.position, env)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return attend(
-            ctx,
-            over_cache(
-                self.q,
-                self.k_cache,
-                self.v_cache,
-                out,
-                self.position,
-                self.causal,
-                self.scale,
-                self.window,
-                self.softcap,
-            ),
-        )
+        return attend(ctx, self.rule.over_cache(self.q, self.k_cache, self.v_cache, out, self.position))
 
-    reference = staticmethod(attended)
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        call: Any = cls.bound(dict(arguments))
+        return attended(call.q, call.k_cache, call.v_cache, call.position, call.rule)
 
 
 @op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
@@ -206,16 +187,17 @@ class CustomSdpa(AttentionOp):
         return check_queries(ctx, self.q, self.k, self.v, self.position)
 
     def seen(self, env: Env) -> Seen:
-        return seen_in_cache(self.q, self.q.dims[2], self.k, self.v, self.position, env, self.causal)
+        return Rule(self.causal, self.scale).seen(self.q, self.k, self.v, self.position, env)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return attend(ctx, over_cache(self.q, self.k, self.v, out, self.position, self.causal, self.scale))
+        rule = Rule(self.causal, self.scale)
+        return attend(ctx, rule.over_cache(self.q, self.k, self.v, out, self.position))
 
     @staticmethod
     def reference(
         q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, causal: bool, scale: float | None
     ) -> np.ndarray:
-        return attended(q, k, v, position, causal, scale)
+        return attended(q, k, v, position, Rule(causal, scale))
 
 
 @op("et_vk.sdpa.default", family="attention")
@@ -282,32 +264,6 @@ def softmax_attention(
 
 def scale_of(scale: float | None, depth: int) -> float:
     return 1 / math.sqrt(depth) if scale is None else scale
-
-
-def over_cache(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    out: Tensor,
-    position: Int,
-    causal: bool,
-    scale: float | None,
-    window: int = 0,
-    softcap: float = 0.0,
-) -> Attention:
-    """q [1, S, H, D] over the keys of a cache up to those of its own S tokens."""
-    return Attention(
-        q=q,
-        k=k_cache,
-        v=v_cache,
-        out=out,
-        position=position,
-        added=q.dims[1],
-        causal=causal,
-        scale=scale_of(scale, q.width),
-        window=window,
-        softcap=softcap,
-    )
 
 
 def refuse_mask(mask: Tensor | None, dropout: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -169,6 +169,25 @@ class RopeOp(AttentionOp):
             **where,
         )
 
+    @classmethod
+    def rows(cls, call: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The position of each token, and its place in the caches; `call` is the op with arrays as arguments."""
+        raise NotImplementedError
+
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        call: Any = cls.bound(dict(arguments))
+        positions, places = cls.rows(call)
+        kv_heads, depth = call.k_cache.shape[2:]
+        by_head = call.qkv.reshape(1, len(positions), call.qkv.shape[2] // depth, depth)
+        q, k, v = np.split(by_head, [-2 * kv_heads, -kv_heads], axis=2)
+        if call.q_norm is not None:
+            q, k = rms_normed(q, call.q_norm, call.eps), rms_normed(k, call.k_norm, call.eps)
+        turn = turned_halves if call.style == "halves" else turned_neighbours
+        c, s = call.cos[positions, None, :], call.sin[positions, None, :]  # [S, 1, rotary or rotary/2]
+        call.k_cache[:, places], call.v_cache[:, places] = turn(k, c, s), v
+        return turn(q, c, s)
+
 
 @op("hightide.rope_cache.default", family="attention")
 class RopeCache(RopeOp):
@@ -189,43 +208,10 @@ class RopeCache(RopeOp):
     def where(self) -> dict[str, Any]:
         return {"position": self.position}
 
-    @staticmethod
-    def reference(
-        qkv: np.ndarray,
-        cos: np.ndarray,
-        sin: np.ndarray,
-        k_cache: np.ndarray,
-        v_cache: np.ndarray,
-        style: str,
-        q_norm: np.ndarray | None,
-        k_norm: np.ndarray | None,
-        eps: float,
-        position: int,
-    ) -> np.ndarray:
-        rows = position + np.arange(qkv.shape[1])
-        return rope_into(qkv, (cos[rows], sin[rows]), k_cache, v_cache, rows, style, (q_norm, k_norm), eps)
-
-
-def rope_into(
-    qkv: np.ndarray,
-    angles: tuple[np.ndarray, np.ndarray],
-    k_cache: np.ndarray,
-    v_cache: np.ndarray,
-    places: np.ndarray,
-    style: str,
-    norms: tuple[np.ndarray | None, np.ndarray | None],
-    eps: float,
-) -> np.ndarray:
-    """What `RopeOp` means, with the rows of the tables and the places in the caches of each token."""
-    kv_heads, depth = k_cache.shape[2:]
-    by_head = qkv.reshape(1, qkv.shape[1], qkv.shape[2] // depth, depth)
-    q, k, v = np.split(by_head, [-2 * kv_heads, -kv_heads], axis=2)
-    if norms[0] is not None and norms[1] is not None:
-        q, k = rms_normed(q, norms[0], eps), rms_normed(k, norms[1], eps)
-    turn = turned_halves if style == "halves" else turned_neighbours
-    c, s = (table[:, None, :] for table in angles)  # [S, 1, rotary or rotary/2]
-    k_cache[:, places], v_cache[:, places] = turn(k, c, s), v
-    return turn(q, c, s)
+    @classmethod
+    def rows(cls, call: Any) -> tuple[np.ndarray, np.ndarray]:
+        at = call.position + np.arange(call.qkv.shape[1])
+        return at, at
 
 
 @cache

@@ -19,9 +19,9 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
-from hightide.ops.attention.attention import attended
+from hightide.ops.attention.attention import Rule, attended
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
-from hightide.ops.attention.cache import RopeOp, rope_into, update_caches
+from hightide.ops.attention.cache import RopeOp, update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.pages.work_lists import TILE, one_sequence
@@ -89,6 +89,19 @@ class PagedAttentionOp(AttentionOp):
             )
             yield from attend(ctx, attention)
 
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        """Tile after tile; rows that are in no tile give zeros."""
+        call: Any = cls.bound(dict(arguments))
+        q, k, v, rule = call.q, call.k_pool, call.v_pool, Rule(True, call.scale, call.window, call.softcap)
+        out = np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
+        for first, tokens, position, table in np.concatenate([call.singles, call.tiles]).tolist():
+            key = np.arange(position + tokens)
+            at = call.pages[table + key // call.page] * call.page + key % call.page
+            rows = slice(first, first + tokens)
+            out[:, rows] = attended(q[:, rows], k[:, at], v[:, at], position, rule)
+        return out
+
 
 @op("hightide.attend_pages.default", family="attention")
 class AttendPages(PagedAttentionOp):
@@ -96,22 +109,6 @@ class AttendPages(PagedAttentionOp):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return self.attention(ctx, out)
-
-    @staticmethod
-    def reference(
-        q: np.ndarray,
-        k_pool: np.ndarray,
-        v_pool: np.ndarray,
-        singles: np.ndarray,
-        tiles: np.ndarray,
-        pages: np.ndarray,
-        page: int,
-        scale: float,
-        window: int,
-        softcap: float,
-    ) -> np.ndarray:
-        work = np.concatenate([singles, tiles])
-        return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
 
 
 @op("hightide.paged_attention.default", family="attention")
@@ -136,46 +133,11 @@ class PagedAttention(PagedAttentionOp):
         yield update_caches(self.k, self.v, self.k_pool, self.v_pool, places=self.places)
         yield from self.attention(ctx, out)
 
-    @staticmethod
-    def reference(
-        q: np.ndarray,
-        k_pool: np.ndarray,
-        v_pool: np.ndarray,
-        singles: np.ndarray,
-        tiles: np.ndarray,
-        pages: np.ndarray,
-        page: int,
-        scale: float,
-        window: int,
-        softcap: float,
-        k: np.ndarray,
-        v: np.ndarray,
-        places: np.ndarray,
-    ) -> np.ndarray:
-        k_pool[:, places], v_pool[:, places] = k, v
-        work = np.concatenate([singles, tiles])
-        return attended_pages(q, k_pool, v_pool, work, pages, page, scale, window, softcap)
-
-
-def attended_pages(
-    q: np.ndarray,
-    k_pool: np.ndarray,
-    v_pool: np.ndarray,
-    work: np.ndarray,
-    pages: np.ndarray,
-    page: int,
-    scale: float,
-    window: int,
-    softcap: float,
-) -> np.ndarray:
-    """Tile after tile; rows that are in no tile give zeros."""
-    out = np.zeros((*q.shape[:-1], v_pool.shape[-1]), q.dtype)
-    for first, tokens, position, table in work.tolist():
-        key = np.arange(position + tokens)
-        at = pages[table + key // page] * page + key % page
-        rows = slice(first, first + tokens)
-        out[:, rows] = attended(q[:, rows], k_pool[:, at], v_pool[:, at], position, True, scale, window, softcap)
-    return out
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        for pool, rows in (("k_pool", "k"), ("v_pool", "v")):
+            arguments[pool][:, arguments["places"]] = arguments[rows]
+        return super().evaluate(arguments)
 
 
 @op("hightide.rope_pages.default", family="attention")
@@ -208,22 +170,9 @@ class RopePages(RopeOp):
         rows = {"angles": self.cos.dims[0], "capacity": self.k_cache.dims[1]}
         return {"positions": self.positions, "places": self.places, **rows}
 
-    @staticmethod
-    def reference(
-        qkv: np.ndarray,
-        cos: np.ndarray,
-        sin: np.ndarray,
-        k_cache: np.ndarray,
-        v_cache: np.ndarray,
-        style: str,
-        q_norm: np.ndarray | None,
-        k_norm: np.ndarray | None,
-        eps: float,
-        positions: np.ndarray,
-        places: np.ndarray,
-    ) -> np.ndarray:
-        angles = cos[positions], sin[positions]
-        return rope_into(qkv, angles, k_cache, v_cache, places, style, (q_norm, k_norm), eps)
+    @classmethod
+    def rows(cls, call: Any) -> tuple[np.ndarray, np.ndarray]:
+        return call.positions, call.places
 
 
 @op("hightide.take_tokens.default", family="gather")

@@ -11,7 +11,8 @@ from typing import Any
 
 from hightide.errors import UnsupportedError
 from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
-from hightide.formats.program_file import KernelCall, ProgramFile
+from hightide.formats.instructions import KernelCall
+from hightide.formats.program_file import ProgramFile
 from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.values import TensorValue

@@ -15,7 +15,8 @@ from string import Template
 from typing import Any
 
 from hightide.errors import HightideError
-from hightide.formats.program_file import DelegateCall, KernelCall, TensorSpec
+from hightide.formats.instructions import DelegateCall, KernelCall
+from hightide.formats.program_file import TensorSpec
 from hightide.graph.graph import OpCall, output_ids
 from hightide.graph.symbols import evaluate
 from hightide.graph.values import TensorValue

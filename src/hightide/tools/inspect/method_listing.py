@@ -7,17 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from hightide.formats.program_file import (
-    DelegateCall,
-    FreeCall,
-    Instruction,
-    JumpFalseCall,
-    KernelCall,
-    MethodFile,
-    MoveCall,
-    TensorSpec,
-    ValueListSpec,
-)
+from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import MethodFile, TensorSpec, ValueListSpec
 from hightide.graph.values import ITEM_SIZE
 from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Op

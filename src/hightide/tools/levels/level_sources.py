@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from hightide.errors import HightideError, InputError
-from hightide.formats.program_file import DelegateCall, JumpFalseCall, KernelCall, MethodFile, TensorSpec
+from hightide.formats.instructions import DelegateCall, JumpFalseCall, KernelCall
+from hightide.formats.program_file import MethodFile, TensorSpec
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Element, Env, elements
 from hightide.graph.values import Dims

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import DeviceError, InputError
-from hightide.formats.program_file import KernelCall
+from hightide.formats.instructions import KernelCall
 from hightide.pte.kernel_calls import is_host_work
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
