@@ -3,6 +3,7 @@
 #params count: u32, blocks: u32, first: i32, rows: i32, all_rows: i32
 #read indices: i32
 #write out: vec4<f32>
+#const LOOPED = True
 #include "blocks/blocks.wgsl"
 
 #main 64
