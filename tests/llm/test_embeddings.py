@@ -97,6 +97,8 @@ def test_a_file_says_how(tmp_path: Path, where: str | None) -> None:
     with Engine(model, device=where, context=48, chunk=16) as engine:
         assert engine.pooling == "mean"
         assert np.abs(engine.embed([tokens]) - wanted).max() < 1e-5
+    with pytest.raises(UnsupportedError, match="gives embeddings, not answers"):
+        LLM(model, device=where)
     none = with_pooling(MODELS / "qwen3.gguf", tmp_path / "none.gguf", "qwen3", 0)
     with Engine(none, device=where, context=48) as engine:
         assert engine.pooling == "" and len(engine.generate([tokens[:9]], max_tokens=3)[0].tokens) == 3

@@ -204,7 +204,9 @@ def _open_gguf(
     with reading(path):
         file = read_gguf(path)
         context = choose_context(file, context)
-        pooling = pooling_of(file) if placement.pooling is None else placement.pooling
+        pooling = placement.pooling or pooling_of(file)
+        if pooling and placement.pooling == "":
+            raise UnsupportedError(f"{path} gives embeddings, not answers: open it with hightide.Engine")
     gpu = choose_device(placement.device)
 
     def built(most: int, placement: Placement) -> RaggedDecoder:
