@@ -45,6 +45,18 @@ fn total(lane: u32, value: f32) -> f32 {
     return sum;
 }
 
+// Which of 16 lanes, `step` apart, found the largest value first; a place that is NOWHERE comes before all.
+fn first_largest(first: u32, step: u32) -> u32 {
+    var best = first;
+    for (var l = first + step; l < first + 16u * step; l += step) {
+        let here = places[l];
+        let there = places[best];
+        let larger = there >= params.width || values[l] > values[best] || (values[l] == values[best] && here < there);
+        if (there != NOWHERE && (here == NOWHERE || (here < params.width && larger))) { best = l; }
+    }
+    return best;
+}
+
 // A number that orders as the float does.
 fn ordered(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
@@ -123,14 +135,16 @@ fn weigh_from(part: Part, threshold: u32, least: f32) -> f32 {
     values[lane] = most;
     places[lane] = select(place, NOWHERE, odd);
     workgroupBarrier();
-    for (var i = 0u; i < LANES; i++) {
-        odd = odd || places[i] == NOWHERE;
-        let better = place >= params.width || values[i] > most || (values[i] == most && places[i] < place);
-        if (places[i] < params.width && better) {
-            most = values[i];
-            place = places[i];
-        }
+    if (lane < 16u) {
+        let best = first_largest(lane * 16u, 1u);
+        values[lane * 16u] = values[best];
+        places[lane * 16u] = places[best];
     }
+    workgroupBarrier();
+    let best = first_largest(0u, 16u);
+    most = values[best];
+    place = places[best];
+    odd = place == NOWHERE;
     workgroupBarrier();
     let nothing = place >= params.width || bitcast<u32>(most) == RULED_OUT;
     let none = select(-1, -2, !odd && part.mask != NOWHERE);
