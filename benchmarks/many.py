@@ -21,7 +21,7 @@ from hightide import Engine
 from hightide.llm.default_model import default_model
 
 COUNTS = (1, 8, 16)
-PROMPT, ANSWER, ROUNDS = 32, 64, 3
+PROMPT, ANSWER, ROUNDS = 32, 64, 7
 PEER_ANSWER = 16  # tokens: llama.cpp takes a second for each on a software adapter
 LONG = 2000  # tokens of the prompt that is read while others answer
 
