@@ -47,6 +47,43 @@ def test_a_draw_picks_the_token_that_the_reference_picks(settings: tuple[float, 
     assert differ <= 1  # a draw may fall on the other side of a boundary in float32
 
 
+@pytest.mark.parametrize(
+    ("width", "spread"), [(4099, 3), (30001, 2), (49152, 3), (49152, 0.05)], ids=["small", "odd", "peaked", "flat"]
+)
+def test_draws_from_any_vocabulary(width: int, spread: float, device: Device) -> None:
+    """Whether few tokens are left or many, with and without a mask."""
+    b = GraphBuilder()
+    given = (b.input((1, 8, width)), b.input((8, 5)), b.input((2, -(-width // 32)), "int32"), b.input((8,), "int32"))
+    session = GpuSession(b.graph(b.call("hightide.sample.default", *given, dtype="int32")), device)
+    rng = np.random.default_rng(width)
+    filters = [
+        (0, 1, 0),
+        (40, 1, 0),
+        (40, 0.9, 0.01),
+        (300, 0.95, 0),
+        (2000, 1, 0),
+        (0, 0.9, 0),
+        (0, 0.5, 0.02),
+        (0, 1, 0.05),
+    ]
+    differ = 0
+    for _ in range(3):
+        logits = rng.normal(size=(1, 8, width)).astype(np.float32) * spread
+        draws = rng.uniform(size=8)
+        settings = np.array([(0.8, *kept, draw) for kept, draw in zip(filters, draws, strict=True)], np.float32)
+        masks = rng.integers(-(1 << 31), 1 << 31, (2, -(-width // 32))).astype(np.int32)
+        masks[1] &= rng.integers(-(1 << 31), 1 << 31, masks.shape[1]) & rng.integers(
+            -(1 << 31), 1 << 31, masks.shape[1]
+        )
+        masked = rng.integers(-1, 2, 8).astype(np.int32)
+        (ids,) = session.run([logits, settings, masks, masked])
+        for row, how, number, id in zip(logits[0], settings, masked, ids[0], strict=True):
+            mask = None if number < 0 else masks[number]
+            near = [how + np.array((0, 0, 0, 0, step), np.float32) for step in (0, -1e-5, 1e-5)]
+            differ += int(id) not in [sample(row.astype(np.float64), settings, mask) for settings in near]
+    assert differ <= 1  # a token may fall on the other side of a filter in float32
+
+
 def test_filters_keep_what_they_say(device: Device) -> None:
     session = sampler(device, 300)
     rng = np.random.default_rng(3)

@@ -17,6 +17,7 @@ def rows_alike(ctx: Context) -> bool:
     return ctx.choose(ROWS) == "alike"
 
 
-def row_lanes(ctx: Context) -> int:
-    """Of kernels that take a workgroup to a row (norms, softmax)."""
-    return int(ctx.choose(LANES))
+def row_lanes(ctx: Context, loads: int = 0) -> int:
+    """Of kernels that take a workgroup to a row (norms, softmax); more for those that take the `loads` of a row so."""
+    lanes = int(ctx.choose(LANES))
+    return 256 if lanes == 64 and loads > 128 else lanes

@@ -41,7 +41,7 @@ class RmsNorm(Op):
         if not x.numel:
             return
         step = 4 if x.width % 4 == 0 else 1
-        yield _rms_norm(step == 4, row_lanes(ctx)).over(
+        yield _rms_norm(step == 4, row_lanes(ctx, x.width // step)).over(
             x.rows,
             x=x,
             weight=self.weight,
@@ -79,7 +79,7 @@ class AddNorm(Op):
         if not x.numel:
             return
         step = 4 if x.width % 4 == 0 else 1
-        yield _add_norm(step == 4, self.inner_weight is not None, row_lanes(ctx)).over(
+        yield _add_norm(step == 4, self.inner_weight is not None, row_lanes(ctx, x.width // step)).over(
             x.rows,
             x=x,
             h=self.h,
