@@ -9,7 +9,7 @@ from op_runner import Built, check_blank_parameters, follow_levels
 
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
-from hightide.ops.attention.steps import DECODE, PART_KEYS, PREFILL
+from hightide.ops.attention.steps import DECODE, MOST_PARTS, PART_KEYS, PREFILL
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.pages.work_lists import Ragged, SequenceRows, ragged
 from hightide.runtime.cpu_session import CpuSession
@@ -67,6 +67,23 @@ def test_long_contexts(device: Device, routes: dict[str, str], window: int, soft
         assert np.abs(got - expected).max() <= 2e-6 * np.abs(expected).max(), (tokens, position)
         plans.add(id(gpu.level(given)[1]))
     assert len(plans) == 4  # one for each number of tokens, whatever the position
+
+
+@pytest.mark.parametrize(("depth", "context"), [(64, PART_KEYS * (MOST_PARTS + 7)), (96, 300), (272, 150), (10, 700)])
+def test_parts_of_any_depth(device: Device, depth: int, context: int) -> None:
+    """Up to as many parts as are joined, and then larger ones."""
+    rng = np.random.default_rng(depth)
+    b = GraphBuilder()
+    q, input_pos = b.input((1, 2, 3, depth)), b.input((1,), "int32")
+    position = b.call("et_vk.select_as_symint.default", input_pos, 0, 0)
+    k, v = (b.constant(rng.uniform(-2, 2, (1, context, 1, depth)).astype(np.float32)) for _ in range(2))
+    graph = b.graph(b.call("hightide.attend.default", q, k, v, position, True, None, 0, 0.0))
+    gpu, cpu = GpuSession(graph, device, choices={DECODE.name: "split"}), CpuSession(graph, dtype="float64")
+    for tokens, at in [(1, 0), (1, context - 1), (2, context // 2), (2, PART_KEYS - 1), (1, 2 * PART_KEYS)]:
+        given = [rng.uniform(-1, 1, (1, tokens, 3, depth)).astype(np.float32), np.array([at], np.int32)]
+        gpu.poison()
+        (got,), (expected,) = gpu.run(given), cpu.run(given)
+        assert np.abs(got - expected).max() <= 3e-6 * np.abs(expected).max(), (tokens, at)
 
 
 @pytest.mark.parametrize("name", ["sdpa_cache_gqa", "attention_softcap", "attend", "sdpa_mask", "sdpa_cache_mha_odd"])

@@ -1,5 +1,5 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
-// and the total of its weights. One workgroup per row (head, s), its lanes over the elements.
+// and the total of its weights. One workgroup per row (head, s): lanes over the parts, then over elements and parts.
 // VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
 // PAGED: s is the number of a tile of one row, which says its row of `out` and how many keys it sees.
 #const T = "vec4<f32>" if VEC4 else "f32"
@@ -10,7 +10,12 @@
 #read tiles: i32 if PAGED
 #write out: $T
 
+const LANES = 64u;
 const LOWEST = -3.4028234e38;
+var<workgroup> mosts: array<f32, LANES>;
+var<workgroup> totals: array<f32, LANES>;
+var<workgroup> factors: array<f32, ${MOST_PARTS}>;
+var<workgroup> lane_sums: array<$T, LANES>;
 
 #main 64
     let row = group_number(group, groups);
@@ -24,21 +29,48 @@ const LOWEST = -3.4028234e38;
     let keys = u32(live_int(params.position) + params.added);
     let row_out = s;
     #end
-    let parts = (keys + params.block - 1u) / params.block;
+    let parts = min((keys + params.block - 1u) / params.block, ${MOST_PARTS}u);
     var most = LOWEST;
-    for (var p = 0u; p < parts; p++) { most = max(most, load_stats(p * params.rows + row).x); }
+    for (var p = lane; p < parts; p += LANES) { most = max(most, load_stats(p * params.rows + row).x); }
+    mosts[lane] = most;
+    workgroupBarrier();
+    for (var i = 0u; i < min(LANES, parts); i++) { most = max(most, mosts[i]); }
     var total = 0.0;
-    for (var p = 0u; p < parts; p++) {
+    for (var p = lane; p < parts; p += LANES) {
         let of_part = load_stats(p * params.rows + row);
-        total += of_part.y * exp(of_part.x - most);
+        factors[p] = exp(of_part.x - most);
+        total += of_part.y * factors[p];
     }
+    totals[lane] = total;
+    workgroupBarrier();
+    total = 0.0;
+    for (var i = 0u; i < min(LANES, parts); i++) { total += totals[i]; }
+
+    let depth = min(params.value_depth, LANES);   // lanes that a row takes
+    let slices = LANES / depth;
+    let slice = lane / depth;
     let at = row / params.tokens * params.out_head + row_out * params.out_row;
-    for (var d = lane; d < params.value_depth; d += 64u) {
-        var result = $T();
-        for (var p = 0u; p < parts; p++) {
-            let of_part = p * params.rows + row;
-            result += load_sums(of_part * params.value_depth + d) * exp(load_stats(of_part).x - most);
+    for (var first = 0u; first < params.value_depth; first += LANES) {
+        let d = first + lane % depth;
+        var sum = $T();
+        if (slice < slices && d < params.value_depth) {
+            for (var p = slice; p < parts; p += slices * 4u) {
+                #for a in 4
+                let p_$a = min(p + ${a}u * slices, parts - 1u);
+                let value_$a = load_sums((p_$a * params.rows + row) * params.value_depth + d);
+                #end
+                #for a in 4
+                sum += value_$a * select(0.0, factors[p_$a], p + ${a}u * slices < parts);
+                #end
+            }
         }
-        store_out(at + d, result / total);
+        lane_sums[lane] = sum;
+        workgroupBarrier();
+        if (lane < depth && d < params.value_depth) {
+            var result = $T();
+            for (var i = 0u; i < slices; i++) { result += lane_sums[i * depth + lane]; }
+            store_out(at + d, result / total);
+        }
+        workgroupBarrier();
     }
 }

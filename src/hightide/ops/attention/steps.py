@@ -23,7 +23,8 @@ REGISTERS = 64  # elements of q, and of the sums, that a lane of stream.wgsl may
 MAX_PARTS = 16  # of a head that a lane may hold: its loads are written out, and 64 take 4 s to compile, 128 take 15 s
 TILE_ROWS = 8  # as tiles.wgsl divides its lanes
 STREAM_BLOCK = 8  # keys that a quad takes at a time
-PART_KEYS = 256  # keys of a workgroup where the context is split
+PART_KEYS = 64  # keys of a workgroup where the context is split, or more if there were too many parts
+MOST_PARTS = 128
 
 
 def _has_quads(traits: Traits) -> bool:
@@ -231,14 +232,15 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     """Parts of the context side by side, then their sums joined; how many parts follows position + tokens."""
     rows = attention.tile(TILE_ROWS)
     every_row = attention.tiles * attention.kv_heads * attention.rows
-    most_parts = ceil_div(attention.capacity, PART_KEYS)
+    part = PART_KEYS * ceil_div(attention.capacity, PART_KEYS * MOST_PARTS)
+    most_parts = ceil_div(attention.capacity, part)
     sums = ctx.scratch(most_parts * every_row * attention.v.width * 4)
     stats = ctx.scratch(most_parts * every_row * 8)
     tiles = attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows)
     paged = attention.pages
     yield _tiles("attention_split", attention, rows, split=True).over(
-        tiles * symbols.ceil_div(attention.keys, PART_KEYS),
-        **attention.given(rows, PART_KEYS),
+        tiles * symbols.ceil_div(attention.keys, part),
+        **attention.given(rows, part),
         out=sums,
         stats=stats,
     )
@@ -246,7 +248,8 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     where: dict[str, Any] = {"position": attention.position, "added": attention.added}
     if paged:
         where = {"tiles": paged.tiles, "q_rows": attention.q.dims[1], "most_keys": attention.capacity}
-    yield kernel("attention/join.wgsl", "attention_join", VEC4=attention.step == 4, PAGED=paged is not None).over(
+    constants: dict[str, Any] = {"VEC4": attention.step == 4, "PAGED": paged is not None, "MOST_PARTS": MOST_PARTS}
+    yield kernel("attention/join.wgsl", "attention_join", **constants).over(
         every_row,
         sums=sums,
         stats=stats,
@@ -256,11 +259,11 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
         value_depth=attention.value_depth,
         out_head=out_head,
         out_row=out_row,
-        block=PART_KEYS,
+        block=part,
         **where,
     )
 
 
 def _tiles(route: str, attention: Attention, rows: int, split: bool) -> Kernel:
-    chunks = ceil_div(attention.value_depth, 64)
-    return kernel("attention/tiles.wgsl", route, **attention.constants(rows), CHUNKS=chunks, SPLIT=split)
+    chunks, ahead = ceil_div(attention.value_depth, 64), 4 if attention.depth % 4 == 0 else 1
+    return kernel("attention/tiles.wgsl", route, **attention.constants(rows), CHUNKS=chunks, SPLIT=split, AHEAD=ahead)

@@ -3,7 +3,7 @@
 // One workgroup per kv head, ROWS query rows (in the order that stream.wgsl has) and `block` keys. For the scores
 // a lane has a key; for their exponentials, an eighth of a row; for the sums, an element and some of the keys.
 // SPLIT: a workgroup's keys are a part of the context; join.wgsl joins what it writes. CHUNKS: 64s of elements of a
-// row of v.
+// row of v. AHEAD: elements of a key that are loaded at once, which divide `depth`.
 #const SCORE = "f32"
 #include "attention/common.wgsl"
 #write stats: vec2<f32> if SPLIT   // the maximum and the total of a part's weights
@@ -78,10 +78,14 @@ var<workgroup> key_rows: array<u32, LANES>;
             key_rows[lane] = t_row;
             #end
             let k_at = kv_head * params.k_head + t_row * params.k_row;
-            for (var i = 0u; i < params.depth; i++) {
-                let key = load_k(k_at + i);
+            for (var i = 0u; i < params.depth; i += ${AHEAD}u) {
+                #for a in AHEAD
+                let key_$a = load_k(k_at + i + ${a}u);
+                #end
+                #for a in AHEAD
                 #for r in ROWS
-                score_$r += product(load_q(q_at_$r + i), key);
+                score_$r += product(load_q(q_at_$r + i + ${a}u), key_$a);
+                #end
                 #end
             }
             #for r in ROWS
@@ -125,15 +129,21 @@ var<workgroup> key_rows: array<u32, LANES>;
         #end
         #end
         if (slice < slices) {
-            for (var i = slice; i < min(LANES, end_of_keys - start); i += slices) {
-                let at = kv_head * params.v_head + ${"key_rows[i]" if PAGED else "(start + i)"} * params.v_row + d;
-                #for r in ROWS
-                let weight_$r = weights[$r * LANES + i];
-                #end
+            let here = min(LANES, end_of_keys - start);
+            for (var i = slice; i < here; i += slices * 4u) {
+                #for a in 4
+                let i_$a = min(i + ${a}u * slices, here - 1u);
+                let at_$a = kv_head * params.v_head + ${"key_rows[i_%d]" % a if PAGED else "(start + i_%d)" % a} * params.v_row + d;
                 #for c in CHUNKS
-                let value_$c = load_v(select(0u, at + $c * LANES, d + $c * LANES < params.value_depth));
+                let value_${a}_$c = load_v(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth));
+                #end
+                #end
+                #for a in 4
                 #for r in ROWS
-                sum_${r}_$c += weight_$r * value_$c;
+                let weight_${a}_$r = select(0.0, weights[$r * LANES + i_$a], i + ${a}u * slices < here);
+                #for c in CHUNKS
+                sum_${r}_$c += weight_${a}_$r * value_${a}_$c;
+                #end
                 #end
                 #end
             }
