@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from case_plans import CASES, plans
 
+from hightide.formats.gguf import block_size
+from hightide.graph.blob import Zeros
+from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Choices
+from hightide.planning.levels import InputElements, graph_inputs
+from hightide.planning.planner import Plan, Planner
 from hightide.runtime.case_graph import CaseGraph
 from hightide.tools.kernels.judged import judge_file
 from hightide.tools.kernels.machine_code import Loop, MachineCode
@@ -30,13 +36,28 @@ MODELS = Path(__file__).parents[1] / "models"
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[Path]]:
     """The names of all kernels of all op cases by the routes of a GPU, and their SPIR-V."""
     found: dict[str, str] = {}
-    for case in CASES:
-        for plan in plans(CaseGraph(case, np.random.default_rng(7)), Choices(GPUS["amd:navi31"].traits)):
-            for step in plan.steps:
-                shader = step.dispatch.kernel.shader(step.dispatch.halves)
-                found.setdefault(shader.text, shader.name)
-    assert len(found) > 300
+    choices = Choices(GPUS["amd:navi31"].traits)
+    of_cases = (plan for case in CASES for plan in plans(CaseGraph(case, np.random.default_rng(7)), choices))
+    for plan in (*of_cases, *large_products(choices)):
+        for step in plan.steps:
+            shader = step.dispatch.kernel.shader(step.dispatch.halves)
+            found.setdefault(shader.text, shader.name)
+    assert len(found) > 300 and sum(name.endswith("_large") for name in found.values()) == 2 * len(BLOCK_TYPES)
     return list(found.values()), write_spirv(list(found), tmp_path_factory.mktemp("spirv"))
+
+
+def large_products(choices: Choices) -> Iterator[Plan]:
+    """Of many rows and columns, which cases are too small for."""
+    for kind in BLOCK_TYPES:
+        elements, size = block_size(kind)
+        for activation in ("", "silu"):
+            b = GraphBuilder()
+            x = b.input((1, 128, 256))
+            weight = b.stored((4096, 256), kind, Zeros(4096 * 256 // elements * size))
+            graph = b.graph(b.call("hightide.linear.default", x, weight, None, None, activation))
+            given = [np.zeros((1, 128, 256), np.float32)]
+            elements_of = InputElements(given, graph_inputs(graph, None, None))
+            yield Planner(graph, choices=choices).plan([given[0].shape], elements_of)
 
 
 def loops(code: MachineCode) -> Iterator[Loop]:

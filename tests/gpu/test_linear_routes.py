@@ -70,6 +70,32 @@ def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], h
         assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
 
 
+@pytest.mark.parametrize("kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in BLOCK_TYPES])
+@pytest.mark.parametrize("gated", [False, True])
+def test_large_tiles_are_right(kind: str, gated: bool, device: Device) -> None:
+    """The last of them not full of rows, or of columns."""
+    rng = np.random.default_rng(8)
+    n = 4098 if gated else 4099
+    data = random_blocks(kind, n, rng)
+    exact = dequantised(kind, data)
+    b = GraphBuilder()
+    x, weight = b.input((1, 130, K)), weight_value(b, kind, data)
+    call = b.call("hightide.linear.default", x, weight, None, None, "silu" if gated else "")
+    session = GpuSession(b.graph(call), device, choices={GEMM.name: "shared"})
+    for rows in (130, 64, 40):
+        given = [rng.normal(size=(1, rows, K)).astype(np.float32)]
+        assert session.level(given)[1].steps[0].dispatch.kernel.name.endswith("_large")
+        session.poison()
+        expected = given[0] @ exact.T
+        if gated:
+            gate, up = np.split(expected, 2, axis=-1)
+            with np.errstate(over="ignore"):  # of exp, where silu is 0
+                expected = gate / (1 + np.exp(-gate)) * up
+        (got,) = session.run(given)
+        check_blank_parameters(session, given)
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
+
+
 @pytest.mark.parametrize("kind", ["Q4", "Q4_1"])
 @pytest.mark.parametrize("gemv", ["registers", "subgroups"])
 def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str, device: Device) -> None:

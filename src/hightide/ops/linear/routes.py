@@ -27,6 +27,7 @@ LANES = 8  # of a workgroup of register tiles: what a 256-bit CPU runs as one
 FEW = 4  # rows that a GEMV still takes
 ALIKE = 0  # stands for any number of rows, where all of them take one tile
 SPLIT_LANES = 64  # of a workgroup that splits K
+ENOUGH_TILES = 64  # of the large kind, to fill a GPU
 
 
 @dataclass(slots=True)
@@ -76,7 +77,10 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route in ("split", "subgroups") else "registers"
+    columns = weight.n // product.epilogue.sides
     tile = _tile(route, ALIKE if alike else m, blocks, ctx.choices.traits.subgroup_size, int8)
+    if tile.file == "shared" and not alike and m > 32 and ceil_div(m, 64) * ceil_div(weight.n, 64) >= ENOUGH_TILES:
+        tile = Tile("large_tile", "large", 64, 64 // product.epilogue.sides, {})
     made = kernel(
         f"linear/{tile.file}.wgsl",
         f"{weight.type}_{tile.name}",
@@ -86,7 +90,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         **product.epilogue.constants,
     )
     row_tiles = ceil_div(m, tile.rows)
-    column_tiles = ceil_div(weight.n // product.epilogue.sides, tile.columns)
+    column_tiles = ceil_div(columns, tile.columns)
     yield made.over(
         row_tiles * column_tiles,
         m=m,

@@ -3,6 +3,7 @@
 // Block by block, it unpacks the weights of its columns and loads x for its rows into shared memory (at most 9 KiB).
 #const TILE_ROWS = 8 * ROWS
 #read x: vec4<f32>
+#const LOOPED = False
 #include "linear/block_product.wgsl"
 
 const STRIDE = 9u;   // vec4s per row of shared memory: 8, and one so that rows do not meet in a bank

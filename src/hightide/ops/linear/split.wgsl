@@ -4,6 +4,7 @@
 // INT8: x is in 8 bits (activations_int8.wgsl); a dot product of four is one instruction where the adapter has it.
 #read x: vec4<f32> if not INT8
 #read codes: vec4<u32>, factors: vec2<f32> if INT8
+#const LOOPED = False
 #include "linear/block_product.wgsl"
 
 const LANES = ${LANES}u;

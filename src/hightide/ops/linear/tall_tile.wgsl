@@ -1,6 +1,7 @@
 // As tile.wgsl, for eight rows and more. Eight quants at a time, in a loop: the code fits the caches of a CPU, and a load
 // of x serves four rows, in two lanes each (loads of single numbers wait for each other).
 #read x: vec4<f32>
+#const LOOPED = True
 #include "linear/block_product.wgsl"
 #const FOURS = ROWS // 4
 

@@ -2,6 +2,7 @@
 // A workgroup is 8 lanes; a lane computes ROWS rows x 4 columns (of both sides, if gated). It loads an eighth of a block
 // of x and hands it on to the others, which costs less than loads. Assumes subgroups of at least 8 lanes.
 #read x: vec4<f32>
+#const LOOPED = False
 #include "linear/block_product.wgsl"
 
 #main 8
