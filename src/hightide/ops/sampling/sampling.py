@@ -66,8 +66,7 @@ class Sample(Op):
         logits, masks = self.logits, self.masks
         words = ceil_div(logits.width, 32)
         counts = {} if masks is None else {"mask_rows": masks.rows}
-        constants = {"VEC4": logits.width % 4 == 0, "AHEAD": 1 if ctx.choices.traits.software else 4}
-        yield kernel("sampling/sample.wgsl", LANES=LANES, MASKED=masks is not None, **constants).over(
+        yield kernel("sampling/sample.wgsl", LANES=LANES, MASKED=masks is not None).over(
             logits.rows,
             logits=logits,
             settings=self.settings,
