@@ -18,6 +18,6 @@ def rows_alike(ctx: Context) -> bool:
 
 
 def row_lanes(ctx: Context, loads: int = 0) -> int:
-    """Of kernels that take a workgroup to a row (norms, softmax); more for those that take the `loads` of a row so."""
+    """Of kernels that take a workgroup to a row (norms, softmax); those that may have 256 give the `loads` of a row."""
     lanes = int(ctx.choose(LANES))
     return 256 if lanes == 64 and loads > 128 else lanes

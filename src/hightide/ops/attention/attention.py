@@ -186,12 +186,15 @@ class CustomSdpa(AttentionOp):
         refuse_mask(self.mask, self.dropout)
         return check_queries(ctx, self.q, self.k, self.v, self.position)
 
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.causal, self.scale)
+
     def seen(self, env: Env) -> Seen:
-        return Rule(self.causal, self.scale).seen(self.q, self.k, self.v, self.position, env)
+        return self.rule.seen(self.q, self.k, self.v, self.position, env)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        rule = Rule(self.causal, self.scale)
-        return attend(ctx, rule.over_cache(self.q, self.k, self.v, out, self.position))
+        return attend(ctx, self.rule.over_cache(self.q, self.k, self.v, out, self.position))
 
     @staticmethod
     def reference(

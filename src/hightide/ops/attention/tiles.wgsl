@@ -133,7 +133,11 @@ var<workgroup> key_rows: array<u32, LANES>;
             for (var i = slice; i < here; i += slices * 4u) {
                 #for a in 4
                 let i_$a = min(i + ${a}u * slices, here - 1u);
-                let at_$a = kv_head * params.v_head + ${"key_rows[i_%d]" % a if PAGED else "(start + i_%d)" % a} * params.v_row + d;
+                #if PAGED
+                let at_$a = kv_head * params.v_head + key_rows[i_$a] * params.v_row + d;
+                #else
+                let at_$a = kv_head * params.v_head + (start + i_$a) * params.v_row + d;
+                #end
                 #for c in CHUNKS
                 let value_${a}_$c = load_v(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth));
                 #end

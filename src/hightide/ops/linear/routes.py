@@ -77,10 +77,8 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route in ("split", "subgroups") else "registers"
-    columns = weight.n // product.epilogue.sides
-    tile = _tile(route, ALIKE if alike else m, blocks, ctx.choices.traits.subgroup_size, int8)
-    if tile.file == "shared" and not alike and m > 32 and ceil_div(m, 64) * ceil_div(weight.n, 64) >= ENOUGH_TILES:
-        tile = Tile("large_tile", "large", 64, 64 // product.epilogue.sides, {})
+    sides = product.epilogue.sides
+    tile = _tile(route, ALIKE if alike else m, weight, sides, ctx.choices.traits.subgroup_size, int8)
     made = kernel(
         f"linear/{tile.file}.wgsl",
         f"{weight.type}_{tile.name}",
@@ -90,7 +88,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         **product.epilogue.constants,
     )
     row_tiles = ceil_div(m, tile.rows)
-    column_tiles = ceil_div(columns, tile.columns)
+    column_tiles = ceil_div(weight.n // sides, tile.columns)
     yield made.over(
         row_tiles * column_tiles,
         m=m,
@@ -133,8 +131,10 @@ class Tile:
     constants: dict[str, Constant]
 
 
-def _tile(route: str, m: int, blocks: int, subgroup_size: int, int8: bool) -> Tile:
+def _tile(route: str, m: int, weight: BlockWeight, sides: int, subgroup_size: int, int8: bool) -> Tile:
     """The tile of a route for `m` rows."""
+    if route == "shared" and m > 32 and ceil_div(m, 64) * ceil_div(weight.n, 64) >= ENOUGH_TILES:
+        return Tile("large_tile", "large", 64, 64 // sides, {})
     if route == "shared":
         rows = 4 if m == ALIKE else 1 if m <= 8 else 2 if m <= 16 else 4
         return Tile("shared", "shared", 8 * rows, 32, {"ROWS": rows})
@@ -152,6 +152,6 @@ def _tile(route: str, m: int, blocks: int, subgroup_size: int, int8: bool) -> Ti
         "split": (SPLIT_LANES, "shared", SPLIT_LANES),
         "subgroups": (SPLIT_LANES, "shuffles", min(SPLIT_LANES, subgroup_size)),
     }[route]
-    steps = max(1, min(blocks, most)).bit_length() - 1  # 2^steps lanes share a column: as many as there are blocks for
+    steps = max(1, min(weight.blocks, most)).bit_length() - 1  # 2^steps lanes share a column, if it has so many blocks
     constants: dict[str, Constant] = {"ROWS": rows, "LANES": lanes, "STEPS": steps, "ADD": add, "INT8": int8}
     return Tile("split", f"{route}_{rows}{'_int8' * int8}", rows, 4 * lanes >> steps, constants)
