@@ -12,5 +12,5 @@ with hightide.load(PROGRAM) as program:
     decode = forward.explain(tokens=[[8]], input_pos=[7])
     print(decode)
     for name, plan in (("a prompt of 7 tokens", prompt), ("one token", decode)):
-        routes = {row.route for row in plan.rows if "linear" in row.name}
+        routes = {row.route for row in plan.rows if "linear" in row.name}  # those of norms within linears too
         print(f"{name}: {plan.dispatches} dispatches, {plan.cost.flops} FLOPs, linears by {', '.join(sorted(routes))}")

@@ -17,7 +17,7 @@ from hightide.ops.linear.routes import ACTIVATIONS, GEMM, GEMV, rounded_to_codes
 from hightide.runtime.gpu_session import GpuSession
 from hightide.traits import Traits
 
-Q4_CASES = ("q4_bias", "q4_silu_aligned", "q4_gelu")
+Q4_CASES = ("q4_bias", "q4_silu_aligned", "q4_gelu", "q4_norm", "q4_norm_silu")
 CASE = {case.name: case for case in CASES if case.name in Q4_CASES}
 ROUTES = [
     {GEMV.name: gemv, GEMM.name: gemm}
@@ -67,6 +67,35 @@ def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], h
             expected = gate / (1 + np.exp(-gate)) * up + given[1]
         (got,) = session.run(given)
         check_blank_parameters(session, given)
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
+
+
+@pytest.mark.parametrize("kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in BLOCK_TYPES])
+@pytest.mark.parametrize("route", ["split", "subgroups"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_norm_within_a_linear_is_right(kind: str, route: str, gated: bool, device: Device) -> None:
+    """In one dispatch for few rows, in two for many."""
+    choices = possible(device, {GEMV.name: route, GEMM.name: "shared"})
+    rng = np.random.default_rng(6)
+    data = random_blocks(kind, 24, rng)
+    factors = rng.normal(size=K).astype(np.float32)
+    b = GraphBuilder()
+    x, weight = b.input((1, 7, K)), weight_value(b, kind, data)
+    graph = b.graph(
+        b.call("hightide.linear.default", x, weight, None, None, "silu" if gated else "", b.constant(factors), 0.25)
+    )
+    session = GpuSession(graph, device, choices=choices)
+    for rows, dispatches in ((7, 2), (1, 1), (2, 1), (4, 1)):
+        given = rng.normal(size=(1, rows, K)).astype(np.float32)
+        exact = given.astype(np.float64)
+        normed = exact / np.sqrt((exact * exact).mean(-1, keepdims=True) + 0.25) * factors
+        expected = normed @ dequantised(kind, data).T
+        if gated:
+            gate, up = np.split(expected, 2, axis=-1)
+            expected = gate / (1 + np.exp(-gate)) * up
+        session.poison()
+        (got,) = session.run([given])
+        assert len(session.level([given])[1].steps) == dispatches
         assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
 
 

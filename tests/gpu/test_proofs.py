@@ -113,7 +113,7 @@ def test_verdicts_are_kept_and_doctor_lists_them(
 def test_an_op_without_a_right_route_is_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     WrongDriver(monkeypatch, device.adapter, lambda name: name.startswith("rms_norm"))
     program = load(PROGRAMS / "llama_gqa.pte")
-    with pytest.raises(DeviceError, match=r"cannot be trusted for et_vk\.rms_norm\.default.*device='cpu'"):
+    with pytest.raises(DeviceError, match=r"cannot be trusted for hightide\.linear_q4\.default.*device='cpu'"):
         program.method("forward")
     assert load(PROGRAMS / "llama_gqa.pte", device="cpu").method("forward")
 

@@ -51,10 +51,10 @@ def test_the_command_fails_with_the_name_of_the_op(device: Device, monkeypatch: 
     monkeypatch.setattr("hightide.tools.opened_file.choose_device", lambda selector: own)
     text = command(PROGRAMS / "llama_gqa.pte", "--at", "S=3,pos=0", code=1)
     flat = " ".join(text.split())
-    assert "(et_vk.rms_norm.default) of forward is wrong by itself at S=3 pos=0" in flat
+    assert "(hightide.linear_q4.default) of forward is wrong by itself at S=3 pos=0" in flat
     assert "FAILED in op" in flat and "it reads beyond the live part of something" in flat
     report = json.loads(command(PROGRAMS / "llama_gqa.pte", "--at", "S=3,pos=0", "--json", code=1))
-    assert report["culprit"]["name"] == "et_vk.rms_norm.default" and report["culprit"]["at"] == {"S": 3, "pos": 0}
+    assert report["culprit"]["name"] == "hightide.linear_q4.default" and report["culprit"]["at"] == {"S": 3, "pos": 0}
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_a_narrow_window_keeps_the_numbers(device: Device, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "46")
     text = command(PROGRAMS / "llama_gqa.pte", "--at", "S=2,pos=1")
     assert max(map(len, text.splitlines())) <= 46
-    assert "rms_norm" in text and "1.0e-05" in text and "routes" not in text.split("passed")[0]
+    assert "linear_q4" in text and "2.0e-05" in text and "routes" not in text.split("passed")[0]

@@ -22,7 +22,7 @@ NAN, INF = math.nan, math.inf
 
 OPENING = [
     ("context", 1.5), ("context", 0), ("context", "8"), ("context", True), ("chunk", 1.5), ("chunk", 0),
-    ("chunk", None), ("device", 1.5), ("device", -1), ("device", True), ("device", ""), ("device", b"cpu"),
+    ("chunk", "8"), ("device", 1.5), ("device", -1), ("device", True), ("device", ""), ("device", b"cpu"),
     ("kv", "f8"), ("kv", 16), ("kv", []), ("routes", 3), ("routes", "linear.gemv=split"), ("routes", {"a": "b"}),
     ("routes", {1: 2}), ("routes", {"linear.gemv": []}), ("progress", 3), ("tokenizer", 3), ("tokenizer", "a\0b"),
     ("tokenizer", b"a"),

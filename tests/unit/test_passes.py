@@ -93,12 +93,12 @@ def test_each_pass_alone_and_all_but_it_give_the_same(file: str) -> None:
             assert_equal(wanted, results(fuse(part.graph, only), calls))
 
 
-def test_a_layer_of_a_llama_is_seven_ops_and_attention() -> None:
+def test_a_layer_of_a_llama_is_four_linears_and_attention() -> None:
     graph = small_llama(layers=3)
     fused = names(fuse(graph))
     per_layer = ("hightide.linear_q4.default", "hightide.rope_cache.default", "hightide.attend.default")
-    assert [fused[name] for name in per_layer] == [3 * 4, 3, 3]
-    assert fused["et_vk.rms_norm.default"] == 3 * 2 + 1
+    assert [fused[name] for name in per_layer] == [3 * 4 + 1, 3, 3]  # and the head
+    assert not fused["et_vk.rms_norm.default"]
     assert not fused["aten.add.Tensor"] and not fused["aten.mul.Tensor"] and not fused["aten.sigmoid.default"]
 
 
@@ -274,6 +274,24 @@ def test_what_was_read_before_a_write_is_not_read_after_it(form: str) -> None:
         out = b.call("aten.view_copy.default", y, [1, 8, 1, 16])
     graph = b.graph(out)
     assert_same(graph, fuse(graph), [[ones(1, 2, 1, 16)], [-ones(1, 2, 1, 16)]])
+
+
+@pytest.mark.parametrize("form", ["one", "two linears", "an output", "a weight"])
+def test_a_norm_for_one_linear_is_left_to_it(form: str) -> None:
+    b = GraphBuilder()
+    x, factors = b.input((4, 16)), b.constant(np.linspace(0.5, 2, 16, dtype=np.float32))
+    normed = b.call("et_vk.rms_norm.default", x, factors, 0.1)
+    if form == "a weight":
+        out = [b.call("aten.linear.default", x, normed, None)]
+    else:
+        out = [b.call("aten.linear.default", normed, matrix(b), None)]
+    out += [b.call("aten.linear.default", normed, matrix(b, 8), None)] if form == "two linears" else []
+    out += [normed] if form == "an output" else []
+    graph = b.graph(*out)
+    fused = fuse(graph)
+    assert names(fused)["et_vk.rms_norm.default"] == (0 if form == "one" else 1)
+    given = np.random.default_rng(2).normal(size=(4, 16)).astype(np.float32)
+    assert_same(graph, fused, [[given], [given[:1] * 3]] if form != "a weight" else [[given]])
 
 
 def test_weights_that_change_are_not_joined() -> None:

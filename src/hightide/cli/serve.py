@@ -78,7 +78,10 @@ class EngineOptions:
     kv_memory: Annotated[str | None, _many(metavar="SIZE", help="What all keys and values may take, such as 4GiB.")] = (
         None
     )
-    chunk: Annotated[int, _many(min=1, help="Most tokens of one step, those of prompts included.")] = 128
+    chunk: Annotated[
+        int | None,
+        _many(min=1, help="Most tokens of one step, those of prompts included. Default: 512 on a GPU, else 128."),
+    ] = None
     prefix_cache: Annotated[
         Path | None, _many(metavar="FOLDER", help="Keep prompts that were read in this folder, for the next start.")
     ] = None

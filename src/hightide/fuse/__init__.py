@@ -14,7 +14,7 @@ from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
 from hightide.fuse.constants import constants
 from hightide.fuse.linears import gated, plain_views, residual, unflatten
-from hightide.fuse.norms import add_norm
+from hightide.fuse.norms import add_norm, linear_of_norm
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
@@ -30,6 +30,7 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "gated": gated,
     "residual": residual,
     "add_norm": add_norm,
+    "linear_of_norm": linear_of_norm,
 }
 
 

@@ -17,7 +17,7 @@ ANY = ("aten.linear.default", "hightide.linear.default")
 
 @dataclass(frozen=True)
 class LinearForm:
-    """What a linear computes, by ids of values: activation(x @ weights.T + bias) + residual."""
+    """What a linear computes, by ids of values: activation(norm(x) @ weights.T + bias) + residual."""
 
     x: int
     weights: tuple[int, ...]  # with 4 bits: (weight, scales); else the parts of the rows
@@ -25,10 +25,12 @@ class LinearForm:
     bias: int | None = None
     residual: int | None = None
     activation: str = ""
+    norm: int | None = None  # the weight of an RMS norm
+    eps: int | None = None
 
     @property
     def plain(self) -> bool:
-        return self.residual is None and not self.activation
+        return self.residual is None and not self.activation and self.norm is None
 
     def columns(self, r: Rewriter) -> int:
         parts = self.weights if self.group is None else self.weights[:1]
@@ -36,7 +38,7 @@ class LinearForm:
 
     def call(self, r: Rewriter, out: int) -> OpCall:
         """As a call of the fused op."""
-        ends = {"bias": self.bias, "residual": self.residual}
+        ends = {"bias": self.bias, "residual": self.residual, "norm": self.norm, "eps": self.eps}
         given = {name: id for name, id in ends.items() if id is not None}
         given["activation"] = r.new_literal(self.activation)
         if self.group is not None:
@@ -51,13 +53,15 @@ def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
     if call is None or call.name not in (*Q4, *ANY):
         return None
     x, weight = call.args["x"], call.args["weight"]
-    bias, residual = (None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual"))
-    activation = str(r.option(call, "activation"))
+    bias, residual, norm = (
+        None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual", "norm")
+    )
+    ends = (bias, residual, str(r.option(call, "activation")), norm, call.args.get("eps"))
     if any(len(r.tensor(id).dims) != 2 for id in r.items(weight)):
         return None
     if call.name in Q4:
-        return LinearForm(x, (weight, call.args["scales"]), call.args["group"], bias, residual, activation)
-    return LinearForm(x, r.items(weight), None, bias, residual, activation)
+        return LinearForm(x, (weight, call.args["scales"]), call.args["group"], *ends)
+    return LinearForm(x, r.items(weight), None, *ends)
 
 
 def join_linears(r: Rewriter, linears: Sequence[LinearForm], *, whole: bool = False) -> LinearForm | None:

@@ -99,7 +99,8 @@ class _Splitter:
             rows = r.tensor(part).dims[0]
             product = r.new_tensor((*out.dims[:-1], rows), out.dtype)
             columns = self._columns(scales, first, rows)
-            given = {"x": args["x"], "weight": part, "scales": columns, "group": args["group"]}
+            given = {"weight": part, "scales": columns}
+            given |= {name: args[name] for name in ("x", "group", "norm", "eps") if name in args}
             made.append(OpCall(0, call.name, given, product))
             products.append(product)
         after = [args[name] for name in ("bias", "residual") if name in args and r.option(call, name) is not None]

@@ -1,9 +1,11 @@
-"""A residual that no linear could add: added, and normed for what comes next, in one dispatch."""
+"""Norms with what is around them: a residual that no linear could add, or the linear that takes what is normed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from hightide.fuse.joining import read_linear
 from hightide.fuse.rewriter import Rewriter, either_way
 from hightide.graph.graph import OpCall
 
@@ -23,6 +25,18 @@ def add_norm(r: Rewriter) -> None:
             fused = OpCall(0, "hightide.add_norm.default", {"x": x, "h": h, **first, **norm}, outs)
             if r.replace([call, normed, *([] if inner is None else [inner])], [fused]):
                 break
+
+
+def linear_of_norm(r: Rewriter) -> None:
+    """The norm of x that one linear takes: left to the linear, whose kernel may read x but once."""
+    for call in r.calls(RMS_NORM):
+        user = next(iter(r.users(call.out)), None)
+        linear = read_linear(r, user)
+        if user is None or linear is None or linear.x != call.out or linear.norm is not None or "eps" not in call.args:
+            continue
+        if _alike(r, (call.args["x"], call.out)):
+            fused = replace(linear, x=call.args["x"], norm=call.args["weight"], eps=call.args["eps"])
+            r.replace([call, user], [fused.call(r, user.out)])
 
 
 def _normed(r: Rewriter, total: int) -> OpCall | None:

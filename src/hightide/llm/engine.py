@@ -79,7 +79,7 @@ class Engine(Closing):
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         context: int | None = None,
         device: str | int | None = None,
-        chunk: int = 128,
+        chunk: int | None = None,
         kv: str | None = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
@@ -88,11 +88,12 @@ class Engine(Closing):
 
         `max_sequences` run at a time; up to `max_waiting` more wait. `kv_memory` ("2 GiB", or bytes) is what all keys
         and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
-        tokens a step has at most, those of prompts included. With `reproducible`, the tokens of an answer do not
-        depend on what else is in its batches. `draft` is a smaller model with the same vocabulary: it guesses tokens of
-        every answer without penalties and logprobs, and the model checks several of them in one step. `prefix_cache` is
-        a folder of at most `prefix_cache_size` bytes, where what was read is kept for engines to come. With a
-        `pooling`, "last" or "mean", a GGUF model gives embeddings instead of answers; by default if its file says so.
+        tokens a step has at most, those of prompts included: by default 512 on a GPU, 128 on a software adapter. With
+        `reproducible`, the tokens of an answer do not depend on what else is in its batches. `draft` is a smaller model
+        with the same vocabulary: it guesses tokens of every answer without penalties and logprobs, and the model checks
+        several of them in one step. `prefix_cache` is a folder of at most `prefix_cache_size` bytes, where what was
+        read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
+        answers; by default if its file says so.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
@@ -119,7 +120,7 @@ class Engine(Closing):
         self._loop = _StepLoop(self._model, max_sequences, drafter, store)
         self._close = weakref.finalize(self, self._loop.close)
 
-    def _drafter(self, path: str | os.PathLike[str], chunk: int, placement: Placement) -> Drafter:
+    def _drafter(self, path: str | os.PathLike[str], chunk: int | None, placement: Placement) -> Drafter:
         if self.pooling:
             raise InputError("a draft model guesses tokens; embeddings have none")
         model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None, pooling=""))

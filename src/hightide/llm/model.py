@@ -42,6 +42,7 @@ from hightide.pte.program import Program, load
 from hightide.runtime.build import SessionOptions, build_session, check_kv, choose_device, named_device
 from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Session
+from hightide.traits import Traits
 
 PAGE = 16  # tokens
 
@@ -161,7 +162,8 @@ def check_opening(
         check_path("tokenizer", tokenizer)
     if context is not None:
         check_int("context", context, 1)
-    check_int("chunk", chunk, 1)
+    if chunk is not None:
+        check_int("chunk", chunk, 1)
     check_callable("progress", progress)
     check_kv(kv)
     return Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
@@ -171,7 +173,7 @@ def open_model(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
     context: int | None,
-    chunk: int,
+    chunk: int | None,
     placement: Placement,
 ) -> Model:
     """A GGUF model, a `.pte` program or "default". `chunk` is how many rows a step of a GGUF model has at most."""
@@ -198,7 +200,7 @@ def open_model(
 
 
 def _open_gguf(
-    path: str | os.PathLike[str], context: int | None, chunk: int, placement: Placement
+    path: str | os.PathLike[str], context: int | None, chunk: int | None, placement: Placement
 ) -> tuple[Decoder, dict[str, Any], str]:
     """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
@@ -208,6 +210,7 @@ def _open_gguf(
         if pooling and placement.pooling == "":
             raise UnsupportedError(f"{path} gives embeddings, not answers: open it with hightide.Engine")
     gpu = choose_device(placement.device)
+    chunk = default_chunk(None if gpu is None else gpu.traits) if chunk is None else chunk
 
     def built(most: int, placement: Placement) -> RaggedDecoder:
         with reading(path):
@@ -227,6 +230,11 @@ def _open_gguf(
             raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
         warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {chunk}", stacklevel=4)
         return decoder, file.metadata, pooling
+
+
+def default_chunk(traits: Traits | None) -> int:
+    """How many rows a step has at most, unless somebody says so: enough to fill a GPU; fewer where a row takes long."""
+    return 128 if traits is None or traits.software else 512
 
 
 def _ragged_decoder(

@@ -35,7 +35,7 @@ from hightide.runtime.session import Session
 from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.levels.varying import Symbol
 
-GGUF_TOKENS = 128  # of one call, as the engine reads prompts
+CHUNK = 128  # tokens of one call at most, as the engine reads prompts on software adapters
 PROMPT = 128  # tokens of the prefill that is looked at where no levels are named
 
 
@@ -46,13 +46,15 @@ def open_file(
     device: str | int | None = None,
     context: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
+    chunk: int = CHUNK,
 ) -> OpenedFile:
     """Opens a file for the tools; nothing is built or sent to a GPU yet.
 
-    `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter).
+    `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter), `chunk` the most
+    tokens of one call of it.
     """
     if is_gguf(path):
-        return _open_gguf(read_gguf(path), named_device(device), context, tokenizer)
+        return _open_gguf(read_gguf(path), named_device(device), context, tokenizer, chunk)
     program = load(path, device="cpu")
     opened = OpenedFile(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
     opened.parts.extend(method_parts(program, method, named_device(device)))
@@ -200,10 +202,14 @@ def method_parts(program: Program, method: str, device: str | int | None = None)
 
 
 def _open_gguf(
-    file: GgufFile, device: str | int | None, context: int | None, tokenizer: str | os.PathLike[str] | None
+    file: GgufFile,
+    device: str | int | None,
+    context: int | None,
+    tokenizer: str | os.PathLike[str] | None,
+    chunk: int,
 ) -> OpenedFile:
     context = choose_context(file, context)
-    graph = build_graph(file, context, min(GGUF_TOKENS, context))
+    graph = build_graph(file, context, min(chunk, context))
     source = GraphSource(graph, DYNAMIC, INPUTS)
     opened = OpenedFile(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
     opened.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))

@@ -30,6 +30,22 @@ CASES = [
         "hightide.linear_q4.default",
         (In(("S", 20)), *q4_weight(10, 20, 4, bias=True), In(("S", 5)), "gelu"),
     ),
+    Case(
+        "q4_norm",
+        "hightide.linear_q4.default",
+        (In((1, "S", 128)), *q4_weight(24, 128, 32), None, "", floats(128), 1e-5),
+    ),
+    Case(
+        "q4_norm_silu",
+        "hightide.linear_q4.default",
+        (In((1, "S", 64)), *q4_weight(72, 64, 32, bias=True), None, "silu", floats(64), 1e-5),
+    ),
+    Case(
+        "q4_odd_norm",
+        "hightide.linear_q4.default",
+        (In(("S", 20)), *q4_weight(5, 20, 4), In(("S", 5)), "", floats(20), 1e-5),
+    ),
+    Case("linear_norm", "hightide.linear.default", (In(("S", 32)), floats(11, 32), None, None, "", floats(32), 1e-6)),
     Case("linear_residual", "hightide.linear.default", (In(("S", 12)), floats(11, 12), floats(11), In(("S", 11)), "")),
     Case("linear_silu", "hightide.linear.default", (In((1, "S", 32)), floats(18, 32), None, None, "silu")),
     Case(

@@ -54,6 +54,14 @@ class Epilogue:
 
 
 @dataclass(slots=True)
+class Norm:
+    """x / sqrt(mean(x^2) + eps) * weight."""
+
+    weight: Tensor
+    eps: float
+
+
+@dataclass(slots=True)
 class Product:
     """Rows of x times a weight, with an epilogue, into rows of an output: what a route computes."""
 
@@ -63,6 +71,7 @@ class Product:
     epilogue: Epilogue
     out: Tensor | Scratch  # [rows, width]
     width: int
+    norm: Norm | None = None  # of x, before the product
 
     def stored(self, n: int, first: int = 0) -> dict[str, Any]:
         """What epilogue.wgsl takes for a weight of `n` columns, of which the first is column `first` of the product."""

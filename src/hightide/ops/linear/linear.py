@@ -15,11 +15,12 @@ from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
-from hightide.ops.linear.epilogue import Epilogue, Product, finished, store_apart
+from hightide.ops.linear.epilogue import Epilogue, Norm, Product, finished, store_apart
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
-from hightide.ops.linear.routes import operand
+from hightide.ops.linear.routes import operand, without_norm
 from hightide.ops.linear.tiles import LANES, rows_per_thread
+from hightide.ops.norm.norm import check_weight, rms_normed
 from hightide.ops.rows import rows_alike
 
 
@@ -28,7 +29,8 @@ class LinearQ4(Op):
     """x @ dequantised(weight).T + bias, with an epilogue.
 
     weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation the
-    weight's rows are those of the gate, then as many of `up`: the output has N/2 columns.
+    weight's rows are those of the gate, then as many of `up`: the output has N/2 columns. With `norm`, the weight of
+    an RMS norm, x is normed first.
     """
 
     x: Tensor
@@ -38,8 +40,12 @@ class LinearQ4(Op):
     bias: Tensor | None = None
     residual: Tensor | None = None
     activation: str = ""
+    norm: Tensor | None = None
+    eps: float = 0.0
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        if self.norm is not None:
+            check_weight(self.x, self.norm)
         product = Q4Weight(self.weight, self.scales, self.group).product_dims(self.x)
         return Epilogue(self.bias, self.residual, self.activation).check(product, padded=True)
 
@@ -48,12 +54,13 @@ class LinearQ4(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, epilogue = self.x, Epilogue(self.bias, self.residual, self.activation)
-        product = Product(x, x.rows, x.width, epilogue, out, out.width)
+        product = Product(x, x.rows, x.width, epilogue, out, out.width, _norm(self.norm, self.eps))
         return Q4Weight(self.weight, self.scales, self.group).dispatch(ctx, product)
 
     def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
-        x = Q4Weight(self.weight, self.scales, self.group).operand(choices, arguments["x"])
-        return self.evaluate({**arguments, "x": x})
+        x = _normed(arguments["x"], arguments.get("norm"), self.eps)
+        x = Q4Weight(self.weight, self.scales, self.group).operand(choices, x)
+        return self.evaluate({**arguments, "x": x, "norm": None})
 
     @staticmethod
     def reference(
@@ -64,7 +71,10 @@ class LinearQ4(Op):
         bias: np.ndarray | None,
         residual: np.ndarray | None,
         activation: str,
+        norm: np.ndarray | None = None,
+        eps: float = 0.0,
     ) -> np.ndarray:
+        x = _normed(x, norm, eps)
         return finished(q4_reference(x, weight, scales, group), bias, residual, activation)
 
 
@@ -77,18 +87,25 @@ def parts_of(weight: Weight) -> tuple[Tensor, ...]:
 
 @op("aten.linear.default", "hightide.linear.default", family="linear")
 class AtenLinear(Op):
-    """x @ weight.T + bias, with weight [N, K] in float or in GGUF blocks, with an epilogue."""
+    """x @ weight.T + bias, with weight [N, K] in float or in GGUF blocks, with an epilogue.
+
+    With `norm`, the weight of an RMS norm, x is normed first.
+    """
 
     x: Tensor
     weight: Weight
     bias: Tensor | None = None
     residual: Tensor | None = None
     activation: str = ""
+    norm: Tensor | None = None
+    eps: float = 0.0
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, parts = self.x, parts_of(self.weight)
         if not x.rank or any(part.rank != 2 or x.width != part.dims[1] for part in parts):
             raise InputError(f"{list(x.dims)} does not fit a weight of {list(parts[0].dims)}")
+        if self.norm is not None:
+            check_weight(x, self.norm)
         product = (*x.dims[:-1], sum(part.dims[0] for part in parts))
         return Epilogue(self.bias, self.residual, self.activation).check(product)
 
@@ -100,13 +117,14 @@ class AtenLinear(Op):
             return
         x, parts = self.x, parts_of(self.weight)
         epilogue = Epilogue(self.bias, self.residual, self.activation)
-        product = Product(x, x.rows, x.width, epilogue, out, out.width)
+        product = Product(x, x.rows, x.width, epilogue, out, out.width, _norm(self.norm, self.eps))
         if parts[0].dtype in BLOCK_TYPES:
             route = block_linear
         elif x.width and x.width % 4 == 0:
             route = _linear_vec4
         else:
             route = _linear_odd
+        product = yield from without_norm(ctx, product, by_blocks=route is block_linear)
         odd_epilogue = route is _linear_odd and (self.residual is not None or self.activation)
         if not odd_epilogue and not (self.activation and len(parts) > 1):
             yield from route(ctx, parts, product)
@@ -118,7 +136,7 @@ class AtenLinear(Op):
         yield store_apart(product, plain, n)
 
     def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
-        x, weight = arguments["x"], arguments["weight"]
+        x, weight = _normed(arguments["x"], arguments.get("norm"), self.eps), arguments["weight"]
         arrays = weight if isinstance(weight, tuple) else (weight,)
         xs = (operand(choices, x, nibbles=part.dtype in NIBBLES) for part in parts_of(self.weight))
         product = np.concatenate([x @ array.T for x, array in zip(xs, arrays, strict=True)], axis=-1)
@@ -131,10 +149,21 @@ class AtenLinear(Op):
         bias: np.ndarray | None,
         residual: np.ndarray | None,
         activation: str,
+        norm: np.ndarray | None = None,
+        eps: float = 0.0,
     ) -> np.ndarray:
+        x = _normed(x, norm, eps)
         parts = weight if isinstance(weight, tuple) else (weight,)
         product = np.concatenate([x @ part.T for part in parts], axis=-1)
         return finished(product, bias, residual, activation)
+
+
+def _norm(weight: Tensor | None, eps: float) -> Norm | None:
+    return None if weight is None else Norm(weight, eps)
+
+
+def _normed(x: np.ndarray, weight: np.ndarray | None, eps: float) -> np.ndarray:
+    return x if weight is None else rms_normed(x, weight, eps)
 
 
 def _linear_vec4(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> Iterator[Dispatch]:

@@ -9,8 +9,8 @@ GPUs split K over lanes for few rows ("subgroups", or "split" by shared memory) 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context, Dispatch, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
+from hightide.ops.norm.norm import rms_norm
 from hightide.ops.rows import rows_alike
 from hightide.traits import Traits
 from hightide.wgsl.preprocessor import Constant
@@ -28,6 +29,7 @@ FEW = 4  # rows that a GEMV still takes
 ALIKE = 0  # stands for any number of rows, where all of them take one tile
 SPLIT_LANES = 64  # of a workgroup that splits K
 ENOUGH_TILES = 64  # of the large kind, to fill a GPU
+SPLITTING = ("split", "subgroups")  # routes whose lanes share a column: they can norm x as they read it
 
 
 @dataclass(slots=True)
@@ -76,9 +78,14 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
-        route = route if route in ("split", "subgroups") else "registers"
+        route = route if route in SPLITTING else "registers"
     sides = product.epilogue.sides
     tile = _tile(route, ALIKE if alike else m, weight, sides, ctx.choices.traits.subgroup_size, int8)
+    norm: dict[str, Any] = {}
+    if tile.file == "split":
+        tile.constants["NORM"] = product.norm is not None
+    if product.norm is not None:
+        norm = {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (32 * blocks * sides)}
     made = kernel(
         f"linear/{tile.file}.wgsl",
         f"{weight.type}_{tile.name}",
@@ -96,9 +103,21 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         row_tiles=row_tiles,
         column_tiles=column_tiles,
         **x,
+        **norm,
         **weight.given,
         **product.stored(weight.n, first),
     )
+
+
+def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[Dispatch, None, Product]:
+    """The norm of x as a dispatch of its own, unless the kernel of the product does it; what is left to do."""
+    norm, rows = product.norm, product.rows
+    few = rows <= FEW and not rows_alike(ctx)
+    if norm is None or (by_blocks and few and ctx.choose(GEMV) in SPLITTING and not _in_codes(ctx.choices)):
+        return product
+    normed = ctx.scratch(rows * product.k * 4)
+    yield rms_norm(ctx, product.x, rows, product.k, norm.weight, norm.eps, normed)
+    return replace(product, x=normed, norm=None)
 
 
 def operand(choices: Choices, x: np.ndarray, nibbles: bool) -> np.ndarray:

@@ -11,12 +11,20 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Scratch, Tensor, ceil_div, kernel, op
 from hightide.ops.rows import row_lanes
 
 
 def rms_normed(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight)
+
+
+def rms_norm(
+    ctx: Context, x: Tensor | Scratch, rows: int, width: int, weight: Tensor, eps: float, out: Tensor | Scratch
+) -> Dispatch:
+    step = 4 if width % 4 == 0 else 1
+    made = _rms_norm(step == 4, row_lanes(ctx, width // step))
+    return made.over(rows, x=x, weight=weight, out=out, rows=rows, width=width // step, mean=1 / width, eps=eps)
 
 
 @cache
@@ -37,20 +45,8 @@ class RmsNorm(Op):
         return [self.x.dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x = self.x
-        if not x.numel:
-            return
-        step = 4 if x.width % 4 == 0 else 1
-        yield _rms_norm(step == 4, row_lanes(ctx, x.width // step)).over(
-            x.rows,
-            x=x,
-            weight=self.weight,
-            out=out,
-            rows=x.rows,
-            width=x.width // step,
-            mean=1 / x.width,
-            eps=self.eps,
-        )
+        if self.x.numel:
+            yield rms_norm(ctx, self.x, self.x.rows, self.x.width, self.weight, self.eps, out)
 
     reference = staticmethod(rms_normed)
 

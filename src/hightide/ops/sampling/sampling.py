@@ -12,7 +12,6 @@ from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
-LANES = 256
 NO_NUMBERS = -1  # instead of an id: the logits are not numbers
 NONE_ALLOWED = -2  # instead of an id: the mask leaves no token
 
@@ -66,7 +65,11 @@ class Sample(Op):
         logits, masks = self.logits, self.masks
         words = ceil_div(logits.width, 32)
         counts = {} if masks is None else {"mask_rows": masks.rows}
-        yield kernel("sampling/sample.wgsl", LANES=LANES, MASKED=masks is not None).over(
+        traits = ctx.choices.traits
+        wide = not traits.software and traits.invocations >= 1024
+        root, ahead = 32 if wide else 16, 1 if traits.software else 4
+        constants = {"ROOT": root, "AHEAD": ahead, "VEC4": logits.width % 4 == 0, "MASKED": masks is not None}
+        yield kernel("sampling/sample.wgsl", **constants).over(
             logits.rows,
             logits=logits,
             settings=self.settings,
@@ -76,7 +79,8 @@ class Sample(Op):
             rows=logits.rows,
             width=logits.width,
             words=words,
-            run=ceil_div(words, LANES),
+            run=ceil_div(words, root * root),
+            root=root,
             settings_row=SETTINGS if self.settings.rank == 2 else 0,
             **counts,
         )

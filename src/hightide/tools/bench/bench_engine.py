@@ -22,7 +22,9 @@ class BenchEngine:
     name = NAME
     on_cpu = False
 
-    def __init__(self, model: Path, *, context: int | None = None, chunk: int = 128, device: str | None = None) -> None:
+    def __init__(
+        self, model: Path, *, context: int | None = None, chunk: int | None = None, device: str | None = None
+    ) -> None:
         self.llm = LLM(model, context=context, chunk=chunk, device=device)
         if not isinstance(self.llm.decoder, RaggedDecoder):
             raise UnsupportedError(f"{model.name} is not one graph with a KV cache: the bench measures such models")

@@ -33,9 +33,67 @@ class JudgedDispatch:
 
 
 @dataclass(frozen=True)
+class DispatchGroup:
+    """Dispatches of one op with the same machine code."""
+
+    dispatches: tuple[JudgedDispatch, ...]
+
+    @property
+    def slowest(self) -> JudgedDispatch:
+        return max(self.dispatches, key=lambda one: one.time.total)
+
+    @property
+    def name(self) -> str:
+        return f"{self.slowest.op.removesuffix('.default')} · {self.slowest.route}"
+
+    @property
+    def microseconds(self) -> float:
+        return sum(one.time.total for one in self.dispatches)
+
+    @property
+    def rate(self) -> float:
+        """GB/s that have to move."""
+        return sum(one.cost.bytes for one in self.dispatches) / self.microseconds / 1e3
+
+    @property
+    def loop(self) -> list[tuple[str, float]]:
+        """What one turn of the main loop has; nothing if there is no loop."""
+        loop = self.slowest.code.main_loop
+        if loop is None:
+            return []
+        kinds = loop.own.kinds
+        return [
+            ("fma", kinds.get("fma", 0.0)),
+            ("other", kinds.get("valu", 0.0) + kinds.get("slow", 0.0)),
+            ("loads", kinds.get("load", 0.0) + kinds.get("shared", 0.0)),
+            ("waits", loop.own.stalls),
+        ]
+
+
+@dataclass(frozen=True)
 class JudgedLevel:
     at: Mapping[str, int]
     dispatches: tuple[JudgedDispatch, ...]
+
+    @property
+    def name(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.at.items()) or "max dims"
+
+    @property
+    def groups(self) -> list[DispatchGroup]:
+        """The longest first."""
+        found: dict[tuple[str, int], list[JudgedDispatch]] = {}
+        for one in self.dispatches:
+            found.setdefault((one.op, id(one.code)), []).append(one)
+        return sorted((DispatchGroup(tuple(group)) for group in found.values()), key=lambda group: -group.microseconds)
+
+    @property
+    def bounds(self) -> list[tuple[str, float]]:
+        """The share of the time that each limit bounds, the largest first."""
+        shares: dict[str, float] = {}
+        for one in self.dispatches:
+            shares[one.time.bound] = shares.get(one.time.bound, 0.0) + one.time.total / self.microseconds
+        return sorted(shares.items(), key=lambda pair: -pair[1])
 
     @property
     def microseconds(self) -> float:

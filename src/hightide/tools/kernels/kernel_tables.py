@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from hightide.ops.cost import Cost
 from hightide.tools.kernels.judged import JudgedDispatch, JudgedLevel, KernelReport
+from hightide.tools.kernels.target_gpus import TargetGpu
 from hightide.tools.word_tables import WordTable, show
 from hightide.units import counted
 
@@ -22,13 +21,11 @@ HEADS = (
 
 
 def print_judged(judged: KernelReport, console: Console) -> None:
-    gpu = judged.gpu
-    facts = f"{gpu.units} units at {gpu.clock:g} GHz, {gpu.bandwidth:g} GB/s, {gpu.gflops / 1e3:.3g} TFLOP/s in f32"
-    show(console, Text.assemble((judged.file, "bold"), f" for {gpu.name}: {facts}"))
+    show(console, Text.assemble((judged.file, "bold"), f" for {judged.gpu.name}: {facts_text(judged.gpu)}"))
     show(console, Text(PREDICTED, style="dim"))
     for level in judged.levels:
         show(console, Text())
-        show(console, Text.assemble((_name(level), "bold"), f": {_totals(level)}"))
+        show(console, Text.assemble((level.name, "bold"), f": {totals_text(level)}"))
         show(console, _table(level))
 
 
@@ -70,52 +67,31 @@ def _data(one: JudgedDispatch) -> dict[str, Any]:
     }
 
 
-def _name(level: JudgedLevel) -> str:
-    return " ".join(f"{name}={value}" for name, value in level.at.items()) or "max dims"
-
-
-def _totals(level: JudgedLevel) -> str:
+def totals_text(level: JudgedLevel) -> str:
     rate = "" if level.rate is None else f", {level.rate:.3g} tokens per second"
-    bounds: dict[str, float] = {}
-    for one in level.dispatches:
-        bounds[one.time.bound] = bounds.get(one.time.bound, 0.0) + one.time.total
-    most = sorted(bounds.items(), key=lambda pair: -pair[1])
-    shares = ", ".join(f"{time / level.microseconds:.0%} by {bound}" for bound, time in most)
+    shares = ", ".join(f"{share:.0%} by {bound}" for bound, share in level.bounds)
     return f"{counted(len(level.dispatches), 'dispatch')}, {level.microseconds / 1e3:.3g} ms{rate}; bound {shares}"
+
+
+def facts_text(gpu: TargetGpu) -> str:
+    return f"{gpu.units} units at {gpu.clock:g} GHz, {gpu.bandwidth:g} GB/s, {gpu.gflops / 1e3:.3g} TFLOP/s in f32"
 
 
 def _table(level: JudgedLevel) -> WordTable:
     table = WordTable(*HEADS)
-    for group in _groups(level):
-        slowest = max(group, key=lambda one: one.time.total)
-        total, code, loop = sum(one.time.total for one in group), slowest.code, slowest.code.main_loop
-        kinds = {} if loop is None else loop.own.kinds
-        moved = sum((one.cost for one in group), Cost()).bytes
-        inside = [
-            kinds.get("fma", 0.0),
-            kinds.get("valu", 0.0) + kinds.get("slow", 0.0),
-            kinds.get("load", 0.0) + kinds.get("shared", 0.0),
-            0.0 if loop is None else loop.own.stalls,
-        ]
+    for group in level.groups:
+        code = group.slowest.code
         table.add_row(
-            f"{slowest.op.removesuffix('.default')} · {slowest.route}",
-            str(len(group)),
-            f"{total:.1f}",
-            f"{total / level.microseconds:.0%}",
-            slowest.time.bound,
-            f"{moved / total / 1e3:.0f}",
+            group.name,
+            str(len(group.dispatches)),
+            f"{group.microseconds:.1f}",
+            f"{group.microseconds / level.microseconds:.0%}",
+            group.slowest.time.bound,
+            f"{group.rate:.0f}",
             str(code.registers),
             str(code.spills),
             str(code.shared_memory),
             str(code.waves),
-            *("–" if loop is None else f"{count:.3g}" for count in inside),
+            *([f"{count:.3g}" for _, count in group.loop] or ["–"] * 4),
         )
     return table
-
-
-def _groups(level: JudgedLevel) -> Iterator[list[JudgedDispatch]]:
-    """By op and machine code, the longest first."""
-    found: dict[tuple[str, int], list[JudgedDispatch]] = {}
-    for one in level.dispatches:
-        found.setdefault((one.op, id(one.code)), []).append(one)
-    yield from sorted(found.values(), key=lambda group: -sum(one.time.total for one in group))

@@ -90,6 +90,10 @@ class Block:
     instructions: tuple[Instruction, ...]
 
     @property
+    def text(self) -> str:
+        return "\n".join((f"{self.label}:", *(f"    {one.text}" for one in self.instructions)))
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """Where its branches go."""
         return tuple(label for one in self.instructions if one.kind == "branch" for label in _TARGET.findall(one.text))
@@ -121,6 +125,7 @@ class Loop:
 
 @dataclass
 class MachineCode:
+    blocks: Sequence[Block]
     outside: InstructionCounts  # what is in no loop
     loops: list[Loop]  # the outermost ones
     wave: int  # lanes
@@ -132,6 +137,13 @@ class MachineCode:
         """The innermost loop that multiplies most, or else loads most."""
         found = [loop for one in self.loops for loop in one.innermost]
         return max(found, key=lambda loop: (loop.own.products, loop.own.loaded), default=None)
+
+    @property
+    def main_text(self) -> str:
+        """The main loop as the driver prints it, or all of the code if it has no loop."""
+        loop = self.main_loop
+        blocks = self.blocks if loop is None else self.blocks[loop.first : loop.last + 1]
+        return "\n".join(block.text for block in blocks)
 
     @property
     def registers(self) -> int:
@@ -167,7 +179,8 @@ def read_machine_code(report: str, lanes: int) -> MachineCode:
     for n, counts in enumerate(count_blocks(blocks)):
         (inside[n].own if n in inside else outside).add(counts, weights.get(n, 0.0))
     narrow = any("exec_lo" in one.text for block in blocks for one in block.instructions)
-    return MachineCode(outside, loops, 32 if narrow else 64, lanes, statistics)  # RADV's usual wave has 64 lanes
+    wave = 32 if narrow else 64  # RADV's usual one has 64
+    return MachineCode(blocks, outside, loops, wave, lanes, statistics)
 
 
 def count_blocks(blocks: Sequence[Block]) -> list[InstructionCounts]:
