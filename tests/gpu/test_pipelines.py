@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from planted import change_kernels
 
 from hightide.errors import DeviceError
+from hightide.gpu.compile_ahead import CompileAhead, _Blank, helpers
 from hightide.gpu.device import Device
 from hightide.gpu.pipelines import Pipelines, compiling, pipelines
 from hightide.graph.graph import Graph
@@ -46,6 +48,47 @@ def test_they_are_compiled_in_other_threads_and_found_again(device: Device, monk
     assert len(seen) == len(wanted) == 2 and all(name.startswith("pipelines") for name in seen)
     made.start(wanted)
     assert [made.get(shader) for shader in wanted] == first and len(seen) == 2
+
+
+def test_another_device_compiles_the_last_ones_first(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, done, begun, free = shaders(device), [], threading.Event(), threading.Event()
+    run = _Blank.run
+
+    def watched(work: _Blank, shader: Shader) -> None:
+        assert work.device is not device
+        run(work, shader)
+        done.append(shader)
+        begun.set()
+        assert free.wait(60)
+
+    monkeypatch.setattr(_Blank, "run", watched)
+    ahead = CompileAhead(device.adapter, wanted, 1)
+    assert begun.wait(60)
+    ahead.meet(wanted[0])  # compiled elsewhere, and so left out
+    ahead.meet(wanted[0])
+    free.set()
+    ahead.meet(wanted[1])
+    ahead.stop()
+    assert done == [wanted[1]]
+
+
+def test_a_kernel_that_another_device_refuses_is_nobodys_error(device: Device) -> None:
+    broken = Shader("broken", "fn main( {\n", shaders(device)[0].interface, (("", 0),))
+    ahead = CompileAhead(device.adapter, [broken], 1)
+    ahead.meet(broken)
+    ahead.stop()
+
+
+def test_only_a_driver_that_compiles_in_its_queue_is_helped(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MESA_SHADER_CACHE_DISABLE", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    names = ("llvmpipe (LLVM 15)", "SwiftShader Device", "AMD Radeon")
+    assert [helpers(replace(device.adapter, name=name)) for name in names] == [3, 0, 0]
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert helpers(replace(device.adapter, name=names[0])) == 0
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setenv("MESA_SHADER_CACHE_DISABLE", "1")
+    assert helpers(replace(device.adapter, name=names[0])) == 0
 
 
 def test_a_kernel_that_does_not_compile_shows_its_lines(device: Device) -> None:

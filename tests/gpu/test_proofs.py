@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from schedules import PROGRAMS, error_of_range, steps
 
 from hightide import LLM, DeviceError, load
 from hightide.gpu import measurements
+from hightide.gpu.compile_ahead import CompileAhead
 from hightide.gpu.device import Adapter, Device
+from hightide.gpu.pipelines import pipelines
 from hightide.ops.case import all_cases, cases_of
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Planner
@@ -24,11 +28,12 @@ from hightide.runtime.build import build_session
 from hightide.runtime.case_graph import LEVELS, CaseGraph
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.need import Need, needs_of
-from hightide.runtime.proven_session import ProvenSession
+from hightide.runtime.proven_session import ENOUGH_KERNELS, ProvenSession
 from hightide.runtime.small_graph import call_check
 from hightide.runtime.verdicts import FILE, Verdicts
 from hightide.tools.doctor.examination import keep_verdicts
 from hightide.tools.doctor.selftest import self_test
+from hightide.wgsl.shader import Shader
 
 MODEL = Path(__file__).parent.parent / "models" / "llama_tied.gguf"
 WRONG = "ignore:.*gives wrong results"
@@ -54,6 +59,25 @@ def agrees(session: Any, device: Device, *lengths: int) -> None:
             got, expected = (s.run(call(tokens, position))[0] for s in (session, usual))
             assert error_of_range(got, expected) < 1e-4
             position += tokens
+
+
+def test_new_kernels_are_compiled_ahead(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Counted(CompileAhead):
+        def __init__(self, adapter: Adapter, shaders: Sequence[Shader], count: int) -> None:
+            asked.append(len(set(shaders)))
+            super().__init__(adapter, shaders, count)
+
+    monkeypatch.setattr("hightide.runtime.proven_session.CompileAhead", Counted)
+    monkeypatch.setattr("hightide.runtime.proven_session.helpers", lambda adapter: 2)
+    own = Device(device.adapter)
+    with proven(own) as session:
+        agrees(session, own, 5, 1)
+        assert len(asked) == 1 and asked[0] >= ENOUGH_KERNELS
+        assert pipelines(own).before_first is None and not any("ahead" in t.name for t in threading.enumerate())
+    with proven(own):
+        assert len(asked) == 1  # they are known
 
 
 def test_a_right_adapter_is_proven_once(device: Device, proving: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ class Pipelines:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.warm: set[int] = set()  # addresses of those that were dispatched
+        self.before_first: Callable[[Shader], None] | None = None  # called before one is dispatched that is not warm
         self._layouts: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         self._pipelines: dict[Shader, Pipeline] = {}
         self._making: dict[Shader, Future[Pipeline]] = {}

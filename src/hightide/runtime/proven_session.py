@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from hightide.gpu.compile_ahead import CompileAhead, helpers
+from hightide.gpu.pipelines import pipelines
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.need import needs_of, needs_of_all
 from hightide.runtime.prover import Prover
 from hightide.runtime.ready_plans import ReadyPlan
 from hightide.runtime.session_plan import SessionPlan, plan_session
+
+ENOUGH_KERNELS = 8  # that are new, to open another device for
 
 
 class ProvenSession(GpuSession):
@@ -20,6 +25,15 @@ class ProvenSession(GpuSession):
     The longest and the shortest level are proven when it is built, the others when they are first met.
     """
 
+    def _start(self, progress: Callable[[int, int], None] | None = None) -> None:
+        self._ahead: CompileAhead | None = None
+        try:
+            super()._start(progress)
+        finally:
+            if self._ahead is not None:
+                pipelines(self.device).before_first = None
+                self._ahead.stop()
+
     def _planned(self) -> SessionPlan:
         self._prover = Prover(self.device)
         made: dict[Planner, SessionPlan] = {}
@@ -27,10 +41,22 @@ class ProvenSession(GpuSession):
         def plans(planner: Planner) -> Sequence[Plan]:
             if planner not in made:
                 made[planner] = plan_session(planner, self.specs, self._build_levels)
+                self._compile_ahead(made[planner].plans)
             return made[planner].plans
 
         self.planner = self._prover.trusted(self.planner, plans, self._ends)
         return made[self.planner]
+
+    def _compile_ahead(self, plans: Sequence[Plan]) -> None:
+        """Have kernels that no session has used yet compiled beside this one, where that helps."""
+        count, ends, known = helpers(self.device.adapter), self._ends(plans), self._prover.verdicts.known
+        if not count or self._ahead is not None or all(known(need) for need in needs_of_all(ends)):
+            return
+        met = [need for plan in (*ends, *plans) for need in needs_of(plan)]  # proven, then warmed up
+        new = list(dict.fromkeys(shader for need in met if not known(need) for shader in need.shaders))
+        if len(new) >= ENOUGH_KERNELS:
+            self._ahead = CompileAhead(self.device.adapter, new, count)
+            pipelines(self.device).before_first = self._ahead.meet
 
     def _ends(self, plans: Sequence[Plan]) -> list[Plan]:
         def items(plan: Plan) -> int:

@@ -106,13 +106,16 @@ class ReadyPlans:
         new = {address: c for address, c in commands.items() if address not in self._pipelines.warm}
         if not new:
             return
-        tell = compiling.get()
+        tell, before = compiling.get(), self._pipelines.before_first
         with self.params.blank():
             for done, (address, command) in enumerate(new.items(), 1):
+                if before is not None:
+                    before(command.pipeline.shader)
                 recorder.submit(Recording([replace(command, groups=1)], []))
                 self._pipelines.warm.add(address)
-                if tell is not None:
+                if tell is not None or before is not None:
                     self.device.flush()
+                if tell is not None:
                     tell(done, len(new))
 
     def close(self) -> None:
