@@ -6,6 +6,8 @@ import pytest
 
 from hightide.errors import InputError
 from hightide.ops.cost import Cost
+from hightide.tools.kernels.judged import JudgedDispatch, JudgedLevel, KernelReport
+from hightide.tools.kernels.kernel_page import make_page
 from hightide.tools.kernels.machine_code import Instruction, MachineCode, read_machine_code
 from hightide.tools.kernels.target_gpus import GPUS, TargetGpu, target_gpu
 from hightide.tools.kernels.time_model import executed, predict
@@ -168,3 +170,20 @@ def test_targets() -> None:
     assert GPUS["amd:navi31"].gflops == pytest.approx(96 * 2.3 * 128)
     with pytest.raises(InputError, match="there is no target 'nvidia'; the targets are amd:navi21, amd:navi31"):
         target_gpu("nvidia")
+
+
+def test_a_page_shows_every_dispatch_and_its_loop(code: MachineCode) -> None:
+    cost, gpu = Cost(bytes_read=10**6, flops=10**6), GPUS["amd:navi31"]
+    dispatch = JudgedDispatch("aten.linear.default", "q4<&>gemv", 256, code, cost, predict(code, gpu, 256, cost))
+    level = JudgedLevel({"S": 1, "pos": 128}, (dispatch, dispatch))
+    page = make_page([KernelReport("model.gguf", gpu, (level,)), KernelReport("model.gguf", gpu, (level,))])
+    assert page.count("<h2>Radeon RX 7900 XTX (RDNA 3)</h2>") == 2 and "not measurements" in page
+    assert "aten.linear · q4&lt;&amp;&gt;gemv" in page and "q4<&>" not in page
+    assert "BB5:\n    buffer_load_b64" in page and "v_rcp_f32" not in page  # the loop, and not what is around it
+    assert f"{level.rate:,.0f}" in page and "256 workgroups of 64" in page
+    assert "<script" not in page and "http:" not in page.replace("http-equiv", "")
+
+
+def test_code_without_a_loop_is_shown_whole() -> None:
+    straight = read_machine_code("disasm:\nBB0:\n\tv_add_f32_e32 v1, v2, v3\n\ts_endpgm\n", 64)
+    assert straight.main_text == "BB0:\n    v_add_f32_e32 v1, v2, v3\n    s_endpgm"
