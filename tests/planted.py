@@ -115,17 +115,17 @@ class WrongDriver:
     ) -> None:
         self.device = Device(adapter)
         self.spoiled: set[str] = set()
-        compile_module = self.device.wgpu.create_shader_module
+        compile_module = self.device.shader_module
 
-        def wrong(*, code: str, label: str) -> Any:
-            if names(label) and when(code):
-                changed = swapped_stores(code)
-                assert changed != code, f"{label} stores nothing that can be spoiled"
+        def wrong(text: str, label: str) -> Any:
+            if names(label) and when(text):
+                changed = swapped_stores(text)
+                assert changed != text, f"{label} stores nothing that can be spoiled"
                 self.spoiled.add(label)
-                code = changed
-            return compile_module(code=code, label=label)
+                text = changed
+            return compile_module(text, label)
 
-        monkeypatch.setattr(self.device.wgpu, "create_shader_module", wrong)
+        monkeypatch.setattr(self.device, "shader_module", wrong)
         monkeypatch.setattr("hightide.gpu.device.open_device", lambda adapter: self.device)
 
 

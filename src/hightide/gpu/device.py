@@ -14,7 +14,7 @@ from typing import Any
 import wgpu
 
 from hightide.errors import DeviceError
-from hightide.gpu.native import ReadMapping, capturing, ffi, handle, in_thread, lib, raising, wait
+from hightide.gpu.native import ReadMapping, capturing, ffi, handle, in_thread, lib, raising, shader_module, wait
 from hightide.gpu.subgroups import subgroup_size
 from hightide.traits import Traits
 
@@ -165,6 +165,10 @@ class Device:
         except DeviceError:
             return True
         return False
+
+    def shader_module(self, text: str, label: str) -> Any:
+        """A kernel's text, checked; see `native.shader_module`."""
+        return shader_module(self.wgpu, text, label)
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Queue `data` (a C-contiguous buffer of a multiple of 4 bytes) for `buffer`."""

@@ -76,7 +76,7 @@ class Pipelines:
         def compile_it() -> Pipeline:
             try:
                 with raising():
-                    module = self.device.wgpu.create_shader_module(code=shader.text, label=shader.name)
+                    module = self.device.shader_module(shader.text, shader.name)
                     compiled = self.device.wgpu.create_compute_pipeline(
                         layout=pipeline_layout, compute={"module": module, "entry_point": "main"}, label=shader.name
                     )
