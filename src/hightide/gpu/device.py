@@ -167,8 +167,10 @@ class Device:
         return False
 
     def shader_module(self, text: str, label: str) -> Any:
-        """A kernel's text, checked; see `native.shader_module`."""
-        return shader_module(self.wgpu, text, label)
+        """A kernel's text, checked. On a software adapter its loops are not counted; see `native.shader_module`."""
+        if self.traits.software:
+            return shader_module(self.wgpu, text, label)
+        return self.wgpu.create_shader_module(code=text, label=label)
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Queue `data` (a C-contiguous buffer of a multiple of 4 bytes) for `buffer`."""

@@ -15,7 +15,7 @@ fn k_scale(head: vec4<u32>, sub: u32) -> vec2<f32> {
     let b = head.z >> shift;
     let c = head.w >> shift;
     if (sub < 4u) { return d * vec2<f32>(f32(a & 63u), -f32(b & 63u)); }
-    let scale = (c & 15u) | ((a >> 6u & 3u) << 4u);
-    let least = (c >> 4u & 15u) | ((b >> 6u & 3u) << 4u);
+    let scale = (c & 15u) | (((a >> 6u) & 3u) << 4u);
+    let least = ((c >> 4u) & 15u) | (((b >> 6u) & 3u) << 4u);
     return d * vec2<f32>(f32(scale), -f32(least));
 }

@@ -34,11 +34,11 @@ def write_spirv(shaders: Sequence[str], folder: Path) -> list[Path]:
 def main() -> None:
     dumps, folder = Path(sys.argv[1]), Path(sys.argv[2])
     shaders: list[str] = json.load(sys.stdin)
-    device = open_device(find_adapter(None))
+    device = open_device(find_adapter(None)).wgpu
     known = set(dumps.iterdir())
     for n, text in enumerate(shaders):
-        module = device.shader_module(text, "")
-        device.wgpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+        module = device.create_shader_module(code=text)  # as on a GPU
+        device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
         new = set(dumps.iterdir()) - known
         if len(new) != 1:
             raise HightideError(f"{len(new)} files were written for one kernel")

@@ -14,7 +14,7 @@ from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
 from hightide.ops.choices import CHOICES, Choices
-from hightide.ops.contract import Dispatch, Kernel, Tensor
+from hightide.ops.contract import Dispatch, Kernel, Scratch, Tensor
 
 HALF = 2e-3  # anything that is held or computed in halves
 FEW_TIMES = 8  # what float32 is off by that is allowed where an op is ill-conditioned
@@ -30,7 +30,14 @@ def tolerance_of(name: str, dispatches: Iterable[Dispatch]) -> float:
     written = (b for d in dispatches for b in d.writes if isinstance(b, Tensor))
     halves = any(b.dtype == "float16" for b in written) or any(_computes_in_halves(d.kernel) for d in dispatches)
     usual = REGISTRY[name].tolerance
+    if any(_rounds_what_was_computed(d) for d in dispatches):
+        return CHAINED_CODES
     return max(usual, HALF) if halves else usual
+
+
+def _rounds_what_was_computed(dispatch: Dispatch) -> bool:
+    """Whether codes are made of what a dispatch before it gave: a value halfway between two may fall the other way."""
+    return dispatch.kernel.name == "activations_int8" and any(isinstance(read, Scratch) for read in dispatch.reads)
 
 
 @cache
