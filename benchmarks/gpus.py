@@ -21,6 +21,7 @@ import numpy as np
 from peerbench.llama_cpp_kernels import beside_llama_cpp
 
 from hightide.llm.default_model import default_model
+from hightide.llm.model import default_chunk
 from hightide.tools.kernels.judged import judge_file
 from hightide.tools.kernels.target_gpus import target_gpu
 from hightide.tools.opened_file import open_file
@@ -42,7 +43,9 @@ def main() -> None:
     print(f"| model | GPU | {' | '.join(_name(level) for level in LEVELS)} |\n| --- | --- |{' --- |' * len(LEVELS)}")
     with tempfile.TemporaryDirectory() as folder:
         for name, path in models(Path(folder)):
-            opened = open_file(path, device="cpu", context=CONTEXT, chunk=512)
+            opened = open_file(
+                path, device="cpu", context=CONTEXT, chunk=max(default_chunk(gpu.traits) for gpu in gpus)
+            )
             for gpu in gpus:
                 judged = judge_file(opened, gpu, LEVELS, {})
                 rates = (f"{level.rate:,.0f}" for level in judged.levels if level.rate is not None)

@@ -34,8 +34,10 @@ from hightide.tools.kernels.time_model import predict
 WAVE = 64
 SHAPES = ((2048, 2048), (2048, 16384), (8192, 2048))  # (K, N)
 _SPEC_ID, _DECORATE, _SPEC_CONSTANT = 1, 71, 50
-HEADS = ("GPU", "K x N, type, rows", "engine", "registers", "waves", "loop: fma, other, loads, waits")
-HEADS = (*HEADS, "µs", "bound by", "of the limit")
+HEADS = (
+    *("GPU", "K x N, type, rows", "engine", "registers", "waves"),
+    *("loop: fma, other, loads, waits", "µs", "bound by", "of the limit"),
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Shader:
 def shader_for(kind: str, m: int) -> Shader:
     """What llama.cpp takes for a product of `m` rows: 8-bit activations for many."""
     if m == 1:
-        rows = {"Q4_0": 2, "Q8_0": 1}.get(kind, 2)
+        rows = 1 if kind == "Q8_0" else 2
         return Shader(f"mul_mat_vec_{kind.lower()}_f32_f32_subgroup_no_shmem", (WAVE, rows, 1), WAVE, 1, rows)
     tile = (128, 128, 128, 32, 2 * WAVE, 64, 2, 4, 4, 1, WAVE)
     return Shader(f"matmul_{kind.lower()}_q8_1", tile, 128, 128, 128)
@@ -80,15 +82,8 @@ def beside_llama_cpp(gpus: Sequence[TargetGpu]) -> Iterator[str]:
 
 def _judged(code: MachineCode, gpu: TargetGpu, groups: int, cost: Cost) -> str:
     time, loop = predict(code, gpu, groups, cost), code.main_loop
-    kinds = {} if loop is None else loop.own.kinds
-    inside = (
-        kinds.get("fma", 0.0),
-        kinds.get("valu", 0.0) + kinds.get("slow", 0.0),
-        kinds.get("load", 0.0) + kinds.get("shared", 0.0),
-        0.0 if loop is None else loop.own.stalls,
-    )
     least = max(cost.bytes / gpu.bandwidth / 1e3, cost.flops / gpu.gflops / 1e3)
-    counts = ", ".join(f"{count:.3g}" for count in inside)
+    counts = "none" if loop is None else ", ".join(f"{count:.3g}" for count in loop.brief)
     return f"{code.registers} | {code.waves} | {counts} | {time.busy:.1f} | {time.bound} | {least / time.busy:.0%}"
 
 

@@ -11,6 +11,7 @@ import typer
 from hightide.cli.model import model_file
 from hightide.cli.options import MODEL_HELP, Context, Json, Route, note
 from hightide.cli.window import window
+from hightide.llm.model import default_chunk
 from hightide.ops.choices import parse_routes
 from hightide.tools.kernels.judged import judge_file
 from hightide.tools.kernels.kernel_page import make_page
@@ -19,7 +20,6 @@ from hightide.tools.kernels.target_gpus import DEFAULT_TARGET, GPUS, target_gpu
 from hightide.tools.opened_file import open_file, parse_at
 
 PLAIN_WIDTH = 160  # of a pipe
-GPU_CHUNK = 512  # tokens of one call at most, as the engine reads prompts on a GPU
 
 
 def kernels(
@@ -48,7 +48,8 @@ def kernels(
     """
     gpus = [target_gpu(name) for name in target or [DEFAULT_TARGET]]
     levels, routes = [parse_at(text) for text in at or ()], parse_routes(route or ())
-    opened = open_file(model_file(file), method=method, device="cpu", context=context, chunk=GPU_CHUNK)
+    chunk = max(default_chunk(gpu.traits) for gpu in gpus)
+    opened = open_file(model_file(file), method=method, device="cpu", context=context, chunk=chunk)
     judged = [judge_file(opened, gpu, levels, routes) for gpu in gpus]
     if html is not None:
         html.write_text(make_page(judged), "utf-8")

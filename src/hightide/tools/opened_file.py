@@ -23,6 +23,7 @@ from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
+from hightide.llm.model import default_chunk
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import DYNAMIC, INPUTS, choose_context
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
@@ -35,7 +36,6 @@ from hightide.runtime.session import Session
 from hightide.tools.levels.level_sources import GraphSource, MethodSource, Source
 from hightide.tools.levels.varying import Symbol
 
-CHUNK = 128  # tokens of one call at most, as the engine reads prompts on software adapters
 PROMPT = 128  # tokens of the prefill that is looked at where no levels are named
 
 
@@ -46,12 +46,12 @@ def open_file(
     device: str | int | None = None,
     context: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> OpenedFile:
     """Opens a file for the tools; nothing is built or sent to a GPU yet.
 
     `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter), `chunk` the most
-    tokens of one call of it.
+    tokens of one call of it (by default what the engine takes on software adapters).
     """
     if is_gguf(path):
         return _open_gguf(read_gguf(path), named_device(device), context, tokenizer, chunk)
@@ -206,10 +206,10 @@ def _open_gguf(
     device: str | int | None,
     context: int | None,
     tokenizer: str | os.PathLike[str] | None,
-    chunk: int,
+    chunk: int | None,
 ) -> OpenedFile:
     context = choose_context(file, context)
-    graph = build_graph(file, context, min(chunk, context))
+    graph = build_graph(file, context, min(chunk or default_chunk(None), context))
     source = GraphSource(graph, DYNAMIC, INPUTS)
     opened = OpenedFile(file.path, device, "forward", gguf=file, tokenizer_file=tokenizer)
     opened.parts.append(Part("forward", graph, DYNAMIC, INPUTS, source, 0, device, decoder=True))

@@ -80,12 +80,9 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route in SPLITTING else "registers"
     sides = product.epilogue.sides
-    tile = _tile(route, ALIKE if alike else m, weight, sides, ctx.choices.traits.subgroup_size, int8)
-    norm: dict[str, Any] = {}
-    if tile.file == "split":
-        tile.constants["NORM"] = product.norm is not None
+    tile = _tile(route, ALIKE if alike else m, weight, product, ctx.choices.traits.subgroup_size, int8)
     if product.norm is not None:
-        norm = {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (32 * blocks * sides)}
+        x |= {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (BLOCK * blocks * sides)}
     made = kernel(
         f"linear/{tile.file}.wgsl",
         f"{weight.type}_{tile.name}",
@@ -103,7 +100,6 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         row_tiles=row_tiles,
         column_tiles=column_tiles,
         **x,
-        **norm,
         **weight.given,
         **product.stored(weight.n, first),
     )
@@ -150,10 +146,10 @@ class Tile:
     constants: dict[str, Constant]
 
 
-def _tile(route: str, m: int, weight: BlockWeight, sides: int, subgroup_size: int, int8: bool) -> Tile:
+def _tile(route: str, m: int, weight: BlockWeight, product: Product, subgroup_size: int, int8: bool) -> Tile:
     """The tile of a route for `m` rows."""
     if route == "shared" and m > 32 and ceil_div(m, 64) * ceil_div(weight.n, 64) >= ENOUGH_TILES:
-        return Tile("large_tile", "large", 64, 64 // sides, {})
+        return Tile("large_tile", "large", 64, 64 // product.epilogue.sides, {})
     if route == "shared":
         rows = 4 if m == ALIKE else 1 if m <= 8 else 2 if m <= 16 else 4
         return Tile("shared", "shared", 8 * rows, 32, {"ROWS": rows})
@@ -173,4 +169,5 @@ def _tile(route: str, m: int, weight: BlockWeight, sides: int, subgroup_size: in
     }[route]
     steps = max(1, min(weight.blocks, most)).bit_length() - 1  # 2^steps lanes share a column, if it has so many blocks
     constants: dict[str, Constant] = {"ROWS": rows, "LANES": lanes, "STEPS": steps, "ADD": add, "INT8": int8}
+    constants["NORM"] = product.norm is not None
     return Tile("split", f"{route}_{rows}{'_int8' * int8}", rows, 4 * lanes >> steps, constants)

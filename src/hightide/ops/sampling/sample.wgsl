@@ -142,6 +142,14 @@ fn first_item(lane: u32, few: u32) -> u32 {
     return select(min(lane * params.run * 32u, params.width), min(lane * ((few + LANES - 1u) / LANES), few), few > 0u);
 }
 
+// The items of one of the LANES pieces that a lane's items are divided into: the first, and the one behind the last.
+fn items_of_piece(lane: u32, piece: u32, few: u32) -> vec2<u32> {
+    let first = first_item(lane, few);
+    let end = first_item(lane + 1u, few);
+    let size = (end - first + LANES - 1u) / LANES;
+    return min(vec2<u32>(first + piece * size, first + (piece + 1u) * size), vec2<u32>(end));
+}
+
 // The weight of an item, as of a logit.
 fn item_weight(part: Part, item: u32, few: u32, threshold: u32, least: f32) -> f32 {
     if (few > 0u) { return weights_of(part, vec4<f32>(taken[item]), vec4<bool>(true), threshold, least).x; }
@@ -257,11 +265,8 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             let reach = (at < vec4<u32>(params.width)) & (ordered(largest) >= vec4<u32>(tried));
             mine.x = dot(select(vec4<f32>(), vec4<f32>(1.0), reach), vec4<f32>(1.0));
         } else if (purpose == TOKEN) {
-            // A piece of the items of the lane that was found.
-            let first = first_item(found.lane, few);
-            let end = first_item(found.lane + 1u, few);
-            let piece = (end - first + LANES - 1u) / LANES;
-            for (var i = first + lane * piece; i < min(first + (lane + 1u) * piece, end); i++) {
+            let items = items_of_piece(found.lane, lane, few);
+            for (var i = items.x; i < items.y; i++) {
                 mine.y += max(0.0, item_weight(part, i, few, threshold, least));
             }
         } else {
@@ -329,13 +334,11 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             purpose = TOKEN;
         } else {
             if (lane == 0u) {
-                let first = first_item(found.lane, few);
-                let end = first_item(found.lane + 1u, few);
-                let piece = (end - first + LANES - 1u) / LANES;
                 let inner = share_at(found.left);
+                let items = items_of_piece(found.lane, inner.lane, few);
                 var left = inner.left;
                 var chosen = place;
-                for (var i = first + inner.lane * piece; i < min(first + (inner.lane + 1u) * piece, end); i++) {
+                for (var i = items.x; i < items.y; i++) {
                     let weight = item_weight(part, i, few, threshold, least);
                     if (weight <= 0.0) { continue; }
                     if (few > 0u) { chosen = taken_places[i]; } else { chosen = i; }

@@ -55,20 +55,6 @@ class DispatchGroup:
         """GB/s that have to move."""
         return sum(one.cost.bytes for one in self.dispatches) / self.microseconds / 1e3
 
-    @property
-    def loop(self) -> list[tuple[str, float]]:
-        """What one turn of the main loop has; nothing if there is no loop."""
-        loop = self.slowest.code.main_loop
-        if loop is None:
-            return []
-        kinds = loop.own.kinds
-        return [
-            ("fma", kinds.get("fma", 0.0)),
-            ("other", kinds.get("valu", 0.0) + kinds.get("slow", 0.0)),
-            ("loads", kinds.get("load", 0.0) + kinds.get("shared", 0.0)),
-            ("waits", loop.own.stalls),
-        ]
-
 
 @dataclass(frozen=True)
 class JudgedLevel:

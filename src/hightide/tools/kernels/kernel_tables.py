@@ -81,6 +81,7 @@ def _table(level: JudgedLevel) -> WordTable:
     table = WordTable(*HEADS)
     for group in level.groups:
         code = group.slowest.code
+        loop = code.main_loop
         table.add_row(
             group.name,
             str(len(group.dispatches)),
@@ -92,6 +93,6 @@ def _table(level: JudgedLevel) -> WordTable:
             str(code.spills),
             str(code.shared_memory),
             str(code.waves),
-            *([f"{count:.3g}" for _, count in group.loop] or ["–"] * 4),
+            *(["–"] * 4 if loop is None else [f"{count:.3g}" for count in loop.brief]),
         )
     return table

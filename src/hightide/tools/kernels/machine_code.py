@@ -119,6 +119,13 @@ class Loop:
     turns: int | None = None  # if the code says so
 
     @property
+    def brief(self) -> tuple[float, float, float, float]:
+        """Of one turn: multiply-adds, other arithmetic, loads, waits for them."""
+        kinds = self.own.kinds
+        other = kinds.get("valu", 0.0) + kinds.get("slow", 0.0)
+        return kinds.get("fma", 0.0), other, kinds.get("load", 0.0) + kinds.get("shared", 0.0), self.own.stalls
+
+    @property
     def innermost(self) -> list[Loop]:
         return [loop for one in self.inner for loop in one.innermost] if self.inner else [self]
 
