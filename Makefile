@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-all test-swiftshader fuzz soak load bench bench-peers docs lint format clean
+.PHONY: demo test test-unit test-all test-browser test-swiftshader fuzz soak load bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -21,7 +21,12 @@ test-all: $(READY) lint
 	$(PYTHON) -c 'import ray.serve, langchain_openai, vulkan' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients,kernels]' || true
 	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
-# The same on a second driver that shares no code with Mesa's.
+# The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has.
+test-browser: $(READY)
+	scripts/ensure-chromium.sh >/dev/null
+	$(PYTHON) -m pytest -m "slow or not slow" tests/browser
+
+# The tests of the GPU on a second driver that shares no code with Mesa's.
 test-swiftshader: $(READY)
 	driver=$$(scripts/ensure-swiftshader.sh) && \
 	    VK_DRIVER_FILES=$$driver $(PYTHON) -m pytest -n 2 tests/gpu tests/conformance tests/models

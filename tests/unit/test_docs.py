@@ -18,7 +18,10 @@ from hightide.ops.choices import CHOICES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-EXAMPLES = {"tokenizer.json", "tokenizer.model", "out.json", "trace.json"}  # files of a user
+EXAMPLES = {  # files of a user
+    *("tokenizer.json", "tokenizer.model", "out.json", "trace.json"),
+    *("manifest.json", "kernels.json", "plan.json", "checks.json"),
+}
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "chat": "Chat with a model.",
     "generate": "Continue a text, or answer a message.",
     "serve": "Serve models over HTTP, with the API of OpenAI.",
+    "web": "Export a model as a page that runs it in the browser.",
     "perplexity": "Score how well a model predicts a text.",
     "run": "Run one method of a program.",
     "inspect": "Show what is in a program or model: methods, live shapes, ops, memory.",

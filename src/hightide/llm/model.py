@@ -287,13 +287,13 @@ def _cache_bytes(graph: Graph, aliases: Aliases, halves: bool) -> list[int]:
 def _levels(sizes: RaggedSizes, words: int) -> list[tuple[Dims, ...]]:
     """Steps that a build prepares: prompts of some lengths, and decodes of some numbers of sequences."""
     rows = [n for n in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024) if n < sizes.rows]
-    levels = [_level(sizes, words, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
-    levels += [_level(sizes, words, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
+    levels = [level_dims(sizes, words, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
+    levels += [level_dims(sizes, words, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
     return levels
 
 
-def _level(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
-    """`words` are those of a mask."""
+def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
+    """The dims of the inputs of a ragged graph; `words` are those of a mask."""
     if sizes.singles >= sizes.rows and tiles:  # every row is a tile of its own
         singles, tiles = rows, 0
     dims: dict[str, Dims] = {

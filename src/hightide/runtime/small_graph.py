@@ -36,7 +36,7 @@ from hightide.runtime.op_check import OpCheck, random_array
 from hightide.traits import Traits
 
 LARGE = 96  # dims beyond this are made smaller
-SMALLER = (64, 128, 256)  # a dim becomes the first of these, and what it has beyond a multiple of 64
+SMALLER = (64, 128, 256, 512, 1024, 2048)  # a dim becomes the first of these, and what it has beyond a multiple of 64
 LENIENT = 20.0  # times an op's tolerance: data is arbitrary here, and a wrong kernel is off by far more
 LEAST, HALVES, INEXACT = 1e-4, 2e-2, 0.15  # tolerances: the smallest; of halves; of routes that trade precision
 
@@ -107,17 +107,20 @@ def call_check(
         if small.need({}) != need:
             return None
         for size in small.large():
-            for smaller in _smaller(size):
-                if _leads_to(small, {**shrunk, size: smaller}, need):
-                    shrunk[size] = smaller
-                    break
+            found = next((sizes for sizes in _smaller(size) if _leads_to(small, {**shrunk, **sizes}, need)), {})
+            shrunk.update(found)
         return small.check(shrunk)
     except (HightideError, ValueError, TypeError, IndexError, KeyError):  # a call that cannot stand alone
         return None
 
 
-def _smaller(size: int) -> Iterator[int]:
-    return (least + size % 64 for least in SMALLER if least + size % 64 < size)
+def _smaller(size: int) -> Iterator[dict[int, int]]:
+    """Sizes in place of this one: alone, or with its half, as gates and ups have it."""
+    for least in SMALLER:
+        smaller = least + size % 64
+        if smaller < size:
+            yield {size: smaller}
+            yield {size: smaller, size // 2: smaller // 2}
 
 
 def _leads_to(small: _SmallGraph, sizes: Mapping[int, int], need: Need) -> bool:
@@ -250,12 +253,13 @@ class _SmallGraph:
         return tuple(self._sizes.get(size, size) for size in self.plan.dims[id])
 
     def _blocks(self, root: TensorValue, dims: Dims) -> TensorValue:
-        """The first rows of a weight in blocks."""
-        if dims[1:] != root.dims[1:] or root.constant is None:
-            raise InputError("blocks that are cut")
+        """The first rows of a weight in blocks, and of these the first blocks."""
         elements, size = block_size(root.dtype)
-        length = int(np.prod(dims)) // elements * size
-        data = bytes(root.constant.region(0, length)) if self._data else b""
+        if len(dims) != 2 or dims[1] % elements or root.constant is None:
+            raise InputError("blocks that are cut")
+        row, kept = (width // elements * size for width in (root.dims[1], dims[1]))
+        rows = range(dims[0] if self._data else 0)
+        data = b"".join(bytes(root.constant.region(n * row, kept)) for n in rows)
         return self._builder.stored(dims, root.dtype, Blob(data, 0, len(data)))
 
     def _own(self, root: TensorValue) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,18 @@ CHUNK_BYTES = 4 << 20
 
 
 def upload(device: Device, buffer: Any, value: TensorValue) -> None:
-    """Write a constant's data into its buffer as the GPU holds it (int64 narrowed)."""
+    """Write a constant's data into its buffer."""
+    for at, data in pieces(value):
+        device.write(buffer, at, data)
+        device.flush()
+
+
+def pieces(value: TensorValue) -> Iterator[tuple[int, np.ndarray]]:
+    """A constant's data as the GPU holds it (int64 narrowed): (offset in bytes, whole words), some at a time."""
     blob = value.constant
     assert blob is not None
     if value.dtype in BLOCK_TYPES:
-        _upload_blocks(device, buffer, value, blob)
+        yield from _planes(value, blob)
         return
     size = ITEM_SIZE[value.stored_dtype]
     count = math.prod(value.dims)
@@ -32,14 +40,13 @@ def upload(device: Device, buffer: Any, value: TensorValue) -> None:
     for start in range(0, count, CHUNK_ITEMS):
         items = min(CHUNK_ITEMS, count - start)
         data = _on_gpu(blob.region(start * size, items * size), value)
-        device.write(buffer, at, data)
+        yield at, data
         at += data.nbytes
-        device.flush()
         del data  # before the next chunk is read
 
 
-def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlob) -> None:
-    """Sort the blocks of a GGUF type into planes, some thousands at a time."""
+def _planes(value: TensorValue, blob: AnyBlob) -> Iterator[tuple[int, np.ndarray]]:
+    """The blocks of a GGUF type sorted into planes, some thousands at a time."""
     kind = BLOCK_TYPES[value.dtype]
     starts = kind.offsets(value.dims)
     row_blocks = value.dims[-1] // kind.elements
@@ -51,8 +58,7 @@ def _upload_blocks(device: Device, buffer: Any, value: TensorValue, blob: AnyBlo
             blob.region(first * row_blocks * kind.bytes, min(step, rows - first) * row_blocks * kind.bytes), np.uint8
         ).reshape(-1, kind.bytes)
         for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
-            device.write(buffer, start + first * row_blocks * size, whole_words(plane))
-        device.flush()
+            yield start + first * row_blocks * size, whole_words(plane)
         del blocks, plane
 
 

@@ -1,4 +1,4 @@
-"""The page at `/`: files of the folder `page`, which ask nothing of any other server."""
+"""The page at `/`: the files of `hightide/chat_page`, which ask nothing of any other server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-FOLDER = Path(__file__).parent / "page"
+FOLDER = Path(__file__).parents[1] / "chat_page"
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",

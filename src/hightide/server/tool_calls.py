@@ -103,13 +103,23 @@ def _block_for(marker: str, schemas: Schemas, index: int) -> CallBlock:
     return JsonCalls(schemas, index, "<|python_tag|>")
 
 
-class _TaggedCall(CallBlock):
-    """`<tool_call>`, behind which are JSON or `<function=`."""
+class _CallBehind(CallBlock):
+    """What follows its marker says how the call is written: another block reads it then."""
 
     def __init__(self, schemas: Schemas, index: int) -> None:
         super().__init__(schemas, index)
         self._raw = ""
         self._inner: CallBlock | None = None
+
+    def _read_inner(self, text: str, final: bool) -> tuple[list[Delta], str | None]:
+        assert self._inner is not None
+        deltas, rest = self._inner.read(text, final)
+        self.index = self._inner.index
+        return deltas, rest
+
+
+class _TaggedCall(_CallBehind):
+    """`<tool_call>`, behind which are JSON or `<function=`."""
 
     def read(self, text: str, final: bool) -> tuple[list[Delta], str | None]:
         if self._inner is None:
@@ -122,9 +132,7 @@ class _TaggedCall(CallBlock):
             else:
                 self._inner = JsonCalls(self.schemas, self.index, "<tool_call>", closing="</tool_call>")
             text = self._raw
-        deltas, rest = self._inner.read(text, final)
-        self.index = self._inner.index
-        return deltas, rest
+        return self._read_inner(text, final)
 
 
 class _WholeCall(CallBlock):
@@ -145,13 +153,8 @@ class _WholeCall(CallBlock):
         return ([Text(self._raw[:end])] if found is None else self.call(*found)), self._raw[end:]
 
 
-class _MistralCalls(CallBlock):
+class _MistralCalls(_CallBehind):
     """`[TOOL_CALLS]`, behind which are JSON, or a name, perhaps `[ARGS]`, and arguments in JSON."""
-
-    def __init__(self, schemas: Schemas, index: int) -> None:
-        super().__init__(schemas, index)
-        self._raw = ""
-        self._inner: CallBlock | None = None
 
     def read(self, text: str, final: bool) -> tuple[list[Delta], str | None]:
         if self._inner is None:
@@ -171,6 +174,4 @@ class _MistralCalls(CallBlock):
                 return [Text(self._raw)], ""
             else:
                 return [], None
-        deltas, rest = self._inner.read(text, final)
-        self.index = self._inner.index
-        return deltas, rest
+        return self._read_inner(text, final)

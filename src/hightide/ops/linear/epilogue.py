@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ class Epilogue:
         return [out]
 
 
-@dataclass(slots=True)
-class Norm:
+class Norm(NamedTuple):
     """x / sqrt(mean(x^2) + eps) * weight."""
 
     weight: Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,8 +29,7 @@ class LinearQ4(Op):
     """x @ dequantised(weight).T + bias, with an epilogue.
 
     weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation the
-    weight's rows are those of the gate, then as many of `up`: the output has N/2 columns. With `norm`, the weight of
-    an RMS norm, x is normed first.
+    weight's rows are those of the gate, then as many of `up`: the output has N/2 columns.
     """
 
     x: Tensor
@@ -40,7 +39,7 @@ class LinearQ4(Op):
     bias: Tensor | None = None
     residual: Tensor | None = None
     activation: str = ""
-    norm: Tensor | None = None
+    norm: Tensor | None = None  # the weight of an RMS norm: x is normed first
     eps: float = 0.0
 
     def outputs(self, ctx: Context) -> list[Dims]:
@@ -74,10 +73,11 @@ class LinearQ4(Op):
         norm: np.ndarray | None = None,
         eps: float = 0.0,
     ) -> np.ndarray:
-        x = _normed(x, norm, eps)
-        return finished(q4_reference(x, weight, scales, group), bias, residual, activation)
+        product = q4_reference(_normed(x, norm, eps), weight, scales, group)
+        return finished(product, bias, residual, activation)
 
 
+Array: TypeAlias = np.ndarray | None
 Weight = Tensor | tuple[Tensor, ...]  # one tensor, or its rows in several, each within the binding limit
 
 
@@ -144,13 +144,7 @@ class AtenLinear(Op):
 
     @staticmethod
     def reference(
-        x: np.ndarray,
-        weight: np.ndarray | tuple[np.ndarray, ...],
-        bias: np.ndarray | None,
-        residual: np.ndarray | None,
-        activation: str,
-        norm: np.ndarray | None = None,
-        eps: float = 0.0,
+        x: np.ndarray, weight: Any, bias: Array, residual: Array, activation: str, norm: Array = None, eps: float = 0.0
     ) -> np.ndarray:
         x = _normed(x, norm, eps)
         parts = weight if isinstance(weight, tuple) else (weight,)

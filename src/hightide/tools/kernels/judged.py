@@ -24,6 +24,8 @@ from hightide.wgsl.shader import Shader
 
 @dataclass(frozen=True)
 class JudgedDispatch:
+    """A dispatch, the machine code that it runs, and its time as predicted."""
+
     op: str
     route: str
     groups: int

@@ -86,6 +86,8 @@ class InstructionCounts:
 
 @dataclass(frozen=True)
 class Block:
+    """Instructions that run one after the other, from a label on."""
+
     label: str
     instructions: tuple[Instruction, ...]
 

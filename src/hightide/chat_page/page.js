@@ -1,5 +1,6 @@
-// The page: conversations at the left, messages in the middle, what the server is doing below the conversations.
-import {answer, metrics, models, useKey} from "./server_client.js";
+// The page: conversations at the left, messages in the middle, what the engine is doing below the conversations. The
+// engine is behind client.js: a server, or this very page.
+import {ENGINE, answer, metrics, models, useKey} from "./client.js";
 import {Conversations, keepSettings, readSettings, title} from "./conversations.js";
 import {show} from "./markdown.js";
 import {Plot} from "./plots.js";
@@ -185,7 +186,7 @@ async function receive(conversation, message, sent, control) {
     } catch (error) {
         const stopped = control.signal.aborted;
         message.note = stopped ? "stopped" : `failed: ${error.message}`;
-        say(stopped ? "Stopped." : `The server did not answer: ${error.message}`, !stopped);
+        say(stopped ? "Stopped." : `The ${ENGINE} did not answer: ${error.message}`, !stopped);
     }
 }
 
@@ -241,16 +242,16 @@ function takeSettings() {
 
 async function showModels() {
     try {
-        const [chosen, names] = [$("model").value, await models()];
+        const [chosen, names] = [$("model").value, await models(say)];
         $("model").replaceChildren(...names.map((name) => make("option", {value: name, textContent: name})));
         if (names.includes(chosen)) $("model").value = chosen;
         if ($("status").classList.contains("wrong")) say("");
     } catch (error) {
-        say(`The server did not answer: ${error.message}`, true);
+        say(`The ${ENGINE} did not answer: ${error.message}`, true);
     }
 }
 
-// ---- what the server is doing
+// ---- what the engine is doing
 
 const plots = {rate: new Plot($("rate-plot")), queue: new Plot($("queue-plot")), cache: new Plot($("cache-plot"), 1)};
 let before = null;
@@ -333,6 +334,7 @@ document.addEventListener("keydown", (event) => {
     }
 });
 
+document.body.dataset.engine = ENGINE;
 useKey(settings.key ?? "");
 showAll();
 showModels();

@@ -1,5 +1,7 @@
 // The server's API, as the page needs it.
 
+export const ENGINE = "server";
+
 let key = "";
 export function useKey(value) { key = value; }
 

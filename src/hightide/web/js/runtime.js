@@ -1,0 +1,102 @@
+// An export on the GPU: the plan that fits the adapter is chosen and proven, then the weights are loaded.
+/** @import { Check, Choice, Tell, Variant } from "./types" */
+/** @import { Files } from "./files.js" */
+import { problemOf } from "./checks.js";
+import { Gpu, Pipelines } from "./device.js";
+import { UnsupportedError } from "./errors.js";
+import { Session } from "./session.js";
+
+export class Runtime {
+  /** @type {Gpu} */
+  gpu;
+  /** @type {Session} */
+  session;
+  /** @type {string[]} routes that answered wrong, and what was wrong */
+  leftOut = [];
+  variant = "";
+  /** @type {number[][]} */
+  #constants = [];
+
+  /** @param {Files} files @param {any} manifest @param {Tell} tell @param {Choice} choice */
+  constructor(files, manifest, tell, choice) {
+    this.files = files;
+    this.manifest = manifest;
+    this.tell = tell;
+    this.choice = choice;
+  }
+
+  /** Open the GPU, choose a plan, prove its kernels, and only then load the weights. */
+  async open() {
+    this.gpu = await Gpu.open(this.choice.without);
+    const names = ["kernels.json", "plan.json", "checks.json"];
+    const [tables, plan, { checks }] = await Promise.all(names.map((name) => this.json(name)));
+    const blobs = await this.files.bytes("checks.bin", this.manifest.files["checks.bin"]);
+    const pipelines = new Pipelines(this.gpu, tables.kernels);
+    const prove = (check) => problemOf(pipelines, tables.params, check, blobs);
+    const { name, session, constants } = await this.#choose(plan.variants, checks, prove);
+    this.variant = name;
+    this.#constants = constants;
+    this.session = new Session(this.gpu, pipelines, session, tables.params);
+    await this.session.allocate();
+    const told = (done, total) => this.tell({ stage: "kernels", done, total });
+    await Promise.all([pipelines.compile(this.session.kernels(), told), this.#load(constants)]);
+    this.gpu.check();
+  }
+
+  /** @param {string} name of a file */
+  json(name) {
+    return this.files.json(name, this.manifest.files[name]);
+  }
+
+  async #choose(variants, checks, prove) {
+    /** @type {Map<number, string>} */
+    const known = new Map();
+    const usable = variants.filter(({ needs }) => this.gpu.canRun(needs));
+    for (const variant of usable) {
+      if ((this.choice.variant ?? variant.name) !== variant.name) continue;
+      for (const [done, number] of variant.checks.entries()) {
+        this.tell({ stage: "checks", done, total: variant.checks.length });
+        if (known.has(number)) continue;
+        const problem = await prove(checks[number]);
+        known.set(number, problem);
+        if (problem) this.leftOut.push(`${checks[number].op} by ${checks[number].routes}: ${problem}`);
+      }
+      if (!variant.checks.some((number) => known.get(number))) return variant;
+    }
+    const found = this.leftOut.length ? `: ${this.leftOut.join("; ")}` : "";
+    throw new UnsupportedError(`no plan of this model runs right on ${this.gpu.name}${found}`);
+  }
+
+  /** @param {number[][]} constants [buffer, offset in the weights, bytes] */
+  async #load(constants) {
+    let start = 0;
+    for await (const shard of this.files.shards(this.manifest.weights, this.tell)) {
+      const end = start + shard.byteLength;
+      for (const [buffer, at, bytes] of constants) {
+        const [first, last] = [Math.max(at, start), Math.min(at + bytes, end)];
+        if (first >= last) continue;
+        this.session.write(buffer, first - at, new Uint8Array(shard, first - start, last - first));
+      }
+      start = end;
+    }
+  }
+
+  /** State as at the start: zeros, or what the file has. */
+  async resetState() {
+    this.session.clearState();
+    const stored = this.#constants.filter(([buffer]) => this.session.data.state.includes(buffer));
+    if (stored.length) await this.#load(stored);
+  }
+
+  /** After the GPU was lost: everything anew. */
+  async reopen() {
+    this.close();
+    this.leftOut = [];
+    await this.open();
+  }
+
+  close() {
+    this.session?.close();
+    this.gpu?.device.destroy();
+  }
+}

@@ -1,0 +1,4 @@
+export class Template {
+  constructor(template: string);
+  render(items?: Record<string, unknown>): string;
+}

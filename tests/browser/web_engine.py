@@ -1,0 +1,104 @@
+"""Chromium with WebGPU, and calls of an exported folder in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import CHROMIUMS
+from static_host import Host, hosting
+
+ARGUMENTS = ["--no-sandbox", "--headless=new", "--enable-unsafe-webgpu"]
+BLANK = "<!doctype html><title>hightide</title><link rel=icon href=data:,>"
+LOAD = """async ([kind, options]) => {
+    const engine = await import("./hightide.js");
+    const began = performance.now();
+    window.engine?.close();
+    window.engine = await engine[kind]("./", options);
+    return { ...window.engine.about, milliseconds: performance.now() - began };
+}"""
+FORWARD = """async (inputs) => {
+    const outputs = await window.engine.forward(...inputs);
+    return outputs.map(({ data, dims }) => ({ data: Array.from(data), dims }));
+}"""
+GENERATE = """async ([prompt, options, stopAfter, loseAfter]) => {
+    const ids = [];
+    let text = "";
+    for await (const piece of window.engine.generate(prompt, options)) {
+        text += piece.text;
+        if (piece.token >= 0) ids.push(piece.token);
+        if (ids.length === stopAfter) break;
+        if (ids.length === loseAfter && piece.token >= 0) window.engine.engine.call("loseDevice", {});
+    }
+    return { ids, text, ...window.engine.last };
+}"""
+LOSE = b"""const calls = {
+  loseDevice: async () => opened.runtime.gpu.device.destroy(),"""
+
+
+@contextmanager
+def webgpu_browser() -> Iterator[Any]:
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
+        pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Engine:
+    """An export, opened in a page of its own: a new context has an empty disk."""
+
+    def __init__(self, context: Any, host: Host) -> None:
+        self.host = host
+        self.page = context.new_page()
+        self.page.set_default_timeout(300_000)
+        self.page.goto(f"{host.url}blank.html")
+        if not self.page.evaluate("async () => !!(navigator.gpu && await navigator.gpu.requestAdapter())"):
+            pytest.skip("this Chromium has no WebGPU adapter")
+
+    def load(self, **options: Any) -> dict[str, Any]:
+        about: dict[str, Any] = self.page.evaluate(LOAD, ["load", options])
+        return about
+
+    def load_program(self, **options: Any) -> dict[str, Any]:
+        about: dict[str, Any] = self.page.evaluate(LOAD, ["loadProgram", options])
+        return about
+
+    def forward(self, inputs: Sequence[np.ndarray], like: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs of the types of `like`."""
+        given = [{"data": array.reshape(-1).tolist(), "dims": list(array.shape)} for array in inputs]
+        got = self.page.evaluate(FORWARD, given)
+        return [np.array(one["data"], w.dtype).reshape(one["dims"]) for one, w in zip(got, like, strict=True)]
+
+    def generate(
+        self, prompt: Any, options: Mapping[str, Any], stop_after: int = -1, lose_after: int = -1
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self.page.evaluate(GENERATE, [prompt, dict(options), stop_after, lose_after])
+        return answer
+
+    def lose_device(self) -> None:
+        self.page.evaluate('() => window.engine.engine.call("loseDevice", {}).result')
+
+    def encode(self, prompt: Any) -> list[int]:
+        ids: list[int] = self.page.evaluate("(prompt) => window.engine.encode(prompt)", prompt)
+        return ids
+
+
+@contextmanager
+def engine_of(browser: Any, folder: Path) -> Iterator[Engine]:
+    (folder / "blank.html").write_text(BLANK)
+    context = browser.new_context()
+    try:
+        with hosting(folder) as host:
+            host.changes["worker.js"] = lambda data: data.replace(b"const calls = {", LOSE)
+            yield Engine(context, host)
+    finally:
+        context.close()

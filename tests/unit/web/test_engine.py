@@ -1,0 +1,45 @@
+"""What of the page's engine needs no GPU: its size, its package, its random numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running_node import node
+
+from hightide.web.site_files import ENGINE
+
+SEEDS = [0, 1, 7, 2**32, 12345678901234567890, 2**200 + 5]
+MOST_BYTES = 60 << 10
+
+
+def test_random_numbers(tmp_path: Path) -> None:
+    script = """
+    import fs from "fs";
+    import { Random } from "ENGINE/random.js";
+    const seeds = JSON.parse(fs.readFileSync(process.argv[2]));
+    const draw = (random) => [1, 2, 3, 4].map(() => random.uniform());
+    console.log(JSON.stringify(seeds.map((seed) => draw(new Random(BigInt(seed))))));
+    """
+    expected = [[rng.uniform() for _ in range(4)] for rng in map(np.random.default_rng, SEEDS)]
+    assert node(script, [str(seed) for seed in SEEDS], tmp_path) == expected
+
+
+def test_the_engine_is_small() -> None:
+    assert sum(path.stat().st_size for path in ENGINE.glob("*.js")) < MOST_BYTES
+
+
+def test_a_package_for_npm(tmp_path: Path) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("no npm")
+    done = subprocess.run(
+        ["npm", "pack", "--json", "--pack-destination", tmp_path, ENGINE], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    packed = {file["path"] for file in json.loads(done.stdout)[0]["files"]}
+    names = {path.name for path in ENGINE.glob("*.js")}
+    assert {*names, "types.d.ts", "package.json", "vendor/jinja.mjs", "vendor/tokenizers.mjs"} <= packed
