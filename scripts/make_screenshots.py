@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,16 +42,34 @@ def talk(browser: Browser, folder: Path) -> None:
             time.sleep(0.1)
         page = browser.new_page(viewport={**SIZE, "height": 800}, color_scheme="light")
         page.goto(up.read_text().strip())
-        page.click("#settings-open")
-        page.fill("[name=temperature]", "0")
-        page.click("dialog >> text=Done")
-        page.fill("#question", "Write a Python function that adds two numbers.")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#status:has-text('Answer finished')", state="attached", timeout=600_000)
+        ask(page, "Write a Python function that adds two numbers.")
         page.screenshot(path=ROOT / "docs" / "server-page.png")
     finally:
         server.terminate()
         server.wait()
+
+
+def talk_alone(browser: Browser) -> None:
+    """The default model answers in the page itself."""
+    command = [sys.executable, "-m", "hightide", "web", "default", "--open"]
+    with subprocess.Popen(command, env={**os.environ, "BROWSER": "true"}, stderr=subprocess.PIPE, text=True) as web:
+        assert web.stderr is not None
+        url = next(found[0] for line in web.stderr if (found := re.search(r"http://\S+/", line)))
+        page = browser.new_page(viewport={"width": 900, "height": 560}, color_scheme="light")
+        page.goto(url)
+        page.wait_for_selector("#status:has-text('Ready on')", state="attached", timeout=600_000)
+        ask(page, "What is the capital of France?")
+        page.screenshot(path=ROOT / "docs" / "web-page.png")
+        web.terminate()
+
+
+def ask(page: Page, question: str) -> None:
+    page.click("#settings-open")
+    page.fill("[name=temperature]", "0")
+    page.click("dialog >> text=Done")
+    page.fill("#question", question)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#status:has-text('Answer finished')", state="attached", timeout=600_000)
 
 
 def main() -> int:
@@ -74,6 +94,8 @@ def main() -> int:
         page.screenshot(path=ROOT / "docs" / "profile.png")
         talk(browser, Path(folder))
         browser.close()
+        webgpu = ["--no-sandbox", "--headless=new", "--enable-unsafe-webgpu"]
+        talk_alone(running.chromium.launch(executable_path=found, args=webgpu))
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "src" / "hightide" / "server" / "page"
+PAGE = Path(__file__).parents[2] / "src" / "hightide" / "chat_page"
 METRICS = """# HELP hightide:num_requests_running Requests
 hightide:num_requests_running{model="tiny"} 2.0
 hightide:num_requests_waiting{model="tiny"} 1.0

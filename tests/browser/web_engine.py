@@ -19,8 +19,9 @@ LOAD = """async ([kind, options]) => {
     const engine = await import("./hightide.js");
     const began = performance.now();
     window.engine?.close();
-    window.engine = await engine[kind]("./", options);
-    return { ...window.engine.about, milliseconds: performance.now() - began };
+    const stages = new Set();
+    window.engine = await engine[kind]("./", { ...options, onProgress: ({ stage }) => stages.add(stage) });
+    return { ...window.engine.about, stages: [...stages], milliseconds: performance.now() - began };
 }"""
 FORWARD = """async (inputs) => {
     const outputs = await window.engine.forward(...inputs);

@@ -25,6 +25,7 @@ def upload(device: Device, buffer: Any, value: TensorValue) -> None:
     for at, data in pieces(value):
         device.write(buffer, at, data)
         device.flush()
+        del data  # before the next chunk is read
 
 
 def pieces(value: TensorValue) -> Iterator[tuple[int, np.ndarray]]:

@@ -42,4 +42,4 @@ def test_a_package_for_npm(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     packed = {file["path"] for file in json.loads(done.stdout)[0]["files"]}
     names = {path.name for path in ENGINE.glob("*.js")}
-    assert {*names, "types.d.ts", "package.json", "vendor/jinja.mjs", "vendor/tokenizers.mjs"} <= packed
+    assert {*names, "hightide.d.ts", "package.json", "vendor/jinja.mjs", "vendor/tokenizers.mjs"} <= packed

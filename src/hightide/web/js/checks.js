@@ -1,6 +1,4 @@
 // Known answers: every kernel that a plan uses is run on a small problem before any weights are downloaded.
-/** @import { Check } from "./types" */
-/** @import { Pipelines } from "./device.js" */
 import { Session } from "./session.js";
 
 const APART = 0.05; // the share of integers that may differ by one: codes halfway between two

@@ -1,5 +1,4 @@
 // The GPU that the browser offers, which of an export's plans it can run, and the kernels compiled for it.
-/** @import { Kernel, Needs } from "./types" */
 import { DeviceLostError, UnsupportedError } from "./errors.js";
 
 const FEATURES = ["subgroups", "shader-f16"];

@@ -1,5 +1,4 @@
 // The files of an export: fetched, verified by hash, and kept in the origin's private file system for the next visit.
-/** @import { FileInfo, Tell } from "./types" */
 import { DownloadError } from "./errors.js";
 
 const TRIES = 4; // of a download that is cut
@@ -116,6 +115,16 @@ export class Files {
     throw Object.assign(error, { permanent: response.status < 500 });
   }
 
+  /** @param {string} what whether it was noted at an earlier visit */
+  async noted(what) {
+    return (await this.#read(await nameOf(what))) !== null;
+  }
+
+  /** @param {string} what */
+  async note(what) {
+    await this.#keep(await nameOf(what), new ArrayBuffer(0));
+  }
+
   // ---- the disk
 
   async #directory() {
@@ -172,6 +181,14 @@ async function* pieces(response) {
 /** @param {ArrayBuffer} bytes @param {{sha256: string, bytes: number}} info */
 async function matches(bytes, info) {
   if (bytes.byteLength !== info.bytes) return false;
+  return (await hashOf(bytes)) === info.sha256;
+}
+
+async function nameOf(what) {
+  return `${await hashOf(new TextEncoder().encode(what))}.note`;
+}
+
+async function hashOf(bytes) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("") === info.sha256;
+  return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,4 +1,3 @@
-/** @import { Formula, ReadElement } from "./types" */
 
 /**
  * The value of a number that follows the inputs.

@@ -1,5 +1,5 @@
-// hightide in a browser: a folder made by `hightide web`, on the GPU of whoever opens the page.
-/** @import { About, Ending, GenerateOptions, LoadOptions, Piece, Prompt, Tensor, TensorLike } from "./types" */
+// hightide in a browser: a folder made by `hightide web`, on the GPU of whoever opens the page. hightide.d.ts says what
+// there is to call.
 import { revived } from "./errors.js";
 
 export { DeviceLostError, DownloadError, InputError, UnsupportedError } from "./errors.js";
@@ -45,7 +45,6 @@ class Loaded {
     this.about = about;
   }
 
-  /** Forget the conversation; the state of a program (KV caches and other buffers) is as at the start. */
   reset() {
     return this.engine.call("reset", {}).result;
   }
@@ -59,12 +58,7 @@ class WebModel extends Loaded {
   /** @type {Ending | null} of the last answer */
   last = null;
 
-  /**
-   * An answer to text, token ids or chat messages, piece by piece. Leaving the loop stops it.
-   * @param {Prompt} prompt
-   * @param {GenerateOptions} [options]
-   * @returns {AsyncGenerator<Piece>}
-   */
+  /** @param {Prompt} prompt @param {GenerateOptions} [options] @returns {AsyncGenerator<Piece>} */
   async *generate(prompt, { signal, ...options } = {}) {
     /** @type {Piece[]} */
     const pieces = [];
@@ -88,14 +82,14 @@ class WebModel extends Loaded {
     }
   }
 
-  /** @param {Prompt} prompt @returns {Promise<number[]>} token ids */
+  /** @param {Prompt} prompt */
   encode(prompt) {
     return this.engine.call("encode", { prompt }).result;
   }
 }
 
 class WebProgram extends Loaded {
-  /** @param {TensorLike[]} inputs of any allowed live dims @returns {Promise<Tensor[]>} */
+  /** @param {TensorLike[]} inputs */
   forward(...inputs) {
     return this.engine.call("forward", { inputs }).result;
   }
@@ -113,8 +107,5 @@ async function open(Kind, kind, folder, { onProgress, ...choice }) {
   }
 }
 
-/** @type {(folder: string | URL, options?: LoadOptions) => Promise<WebModel>} a language model */
 export const load = (folder, options = {}) => open(WebModel, "model", folder, options);
-
-/** @type {(folder: string | URL, options?: LoadOptions) => Promise<WebProgram>} any other program */
 export const loadProgram = (folder, options = {}) => open(WebProgram, "program", folder, options);

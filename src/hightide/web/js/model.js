@@ -1,6 +1,4 @@
 // A language model: one conversation, whose keys and values stay on the GPU.
-/** @import { Runtime } from "./runtime.js" */
-/** @import { GenerateOptions, Message, Piece, Prompt, Ticket } from "./types" */
 import { DeviceLostError, InputError } from "./errors.js";
 import { Random } from "./random.js";
 import { TextStream, Tokenizer } from "./tokenizer.js";

@@ -1,6 +1,4 @@
 // Any exported method: typed arrays in, typed arrays out.
-/** @import { Runtime } from "./runtime.js" */
-/** @import { TensorLike } from "./types" */
 import { DeviceLostError } from "./errors.js";
 
 export class Program {

@@ -1,6 +1,4 @@
 // An export on the GPU: the plan that fits the adapter is chosen and proven, then the weights are loaded.
-/** @import { Check, Choice, Tell, Variant } from "./types" */
-/** @import { Files } from "./files.js" */
 import { problemOf } from "./checks.js";
 import { Gpu, Pipelines } from "./device.js";
 import { UnsupportedError } from "./errors.js";
@@ -52,8 +50,12 @@ export class Runtime {
     /** @type {Map<number, string>} */
     const known = new Map();
     const usable = variants.filter(({ needs }) => this.gpu.canRun(needs));
+    const month = new Date().toISOString().slice(0, 7); // drivers change: what was proven is proven again some day
+    const hash = ["kernels.json", "checks.json"].map((name) => this.manifest.files[name].sha256).join(" ");
     for (const variant of usable) {
       if ((this.choice.variant ?? variant.name) !== variant.name) continue;
+      const proven = [variant.name, hash, navigator.userAgent, this.gpu.name, month].join(" ");
+      if (await this.files.noted(proven)) return variant;
       for (const [done, number] of variant.checks.entries()) {
         this.tell({ stage: "checks", done, total: variant.checks.length });
         if (known.has(number)) continue;
@@ -61,7 +63,9 @@ export class Runtime {
         known.set(number, problem);
         if (problem) this.leftOut.push(`${checks[number].op} by ${checks[number].routes}: ${problem}`);
       }
-      if (!variant.checks.some((number) => known.get(number))) return variant;
+      if (variant.checks.some((number) => known.get(number))) continue;
+      await this.files.note(proven);
+      return variant;
     }
     const found = this.leftOut.length ? `: ${this.leftOut.join("; ")}` : "";
     throw new UnsupportedError(`no plan of this model runs right on ${this.gpu.name}${found}`);

@@ -1,6 +1,4 @@
 // A graph on the GPU: a level is a list of dispatches that Python has planned, and a run replays it.
-/** @import { InputData, Level, LevelData, Place, SessionData, Tensor, TensorLike, Ticket } from "./types" */
-/** @import { Gpu, Pipelines } from "./device.js" */
 import { InputError } from "./errors.js";
 import { evaluate } from "./formulas.js";
 

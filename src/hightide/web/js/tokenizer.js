@@ -1,5 +1,4 @@
 // Text to token ids and back, as Python does it: the vocabulary is tokenizer.json, the manifest has what that leaves out.
-/** @import { Conventions, Message } from "./types" */
 import { InputError } from "./errors.js";
 import { Template } from "./vendor/jinja.mjs";
 import { Tokenizer as Backend } from "./vendor/tokenizers.mjs";
