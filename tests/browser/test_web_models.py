@@ -18,6 +18,7 @@ from hightide.web.export_file import export_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("webgpu")]
 SCRIPTS = {"hello": ["Hello", " **reader**", "."], "long": ["so", " on~"], "wide": ["\udcc3", "\udca9", "t", "é"]}
+MODELS = Path(__file__).parents[1] / "models"
 PROMPT = [1, 5, 9, 2, 5, 9, 2, 7]
 
 
@@ -122,6 +123,15 @@ def test_the_context_ends(engine: Engine, llm: LLM) -> None:
 def test_bad_prompts(engine: Engine, prompt: Any, options: Any, message: str) -> None:
     with pytest.raises(Exception, match=f"InputError.*{message}"):
         engine.generate(prompt, options)
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen3", "phi3"])
+def test_other_architectures(name: str, browser: Any, tmp_path: Path) -> None:
+    file = MODELS / f"{name}.gguf"
+    export_model(file, tmp_path)
+    with engine_of(browser, tmp_path) as engine, LLM(file, device="cpu") as llm:
+        assert engine.load()["leftOut"] == []
+        assert engine.generate(PROMPT, {"maxTokens": 16})["ids"] == ids_of(llm, PROMPT, max_tokens=16)
 
 
 # ---- faults

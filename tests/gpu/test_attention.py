@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from op_cases import CASES
@@ -190,3 +192,14 @@ def test_kernels_on_pages_prove_themselves(device: Device) -> None:
             for need, call in needs_of(plan).items():
                 check = check_of(need, session.planner, plan, call)
                 assert check is not None and not check.problem(device)
+
+
+@pytest.mark.parametrize("name", ["rope_pages_norm", "rope_pages_norm_keys"])
+def test_rope_in_parts_where_few_buffers_are_bound(name: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "traits", replace(device.traits, storage_buffers=8))
+    built = Built(CASE[name], np.random.default_rng(7))
+    with GpuSession(built.graph, device) as session:
+        plan = session.level(built.arrays(next(iter(built.levels()))))[1]
+        routes = [step.dispatch.kernel.name for step in plan.steps]
+    assert routes[:2] == ["rope_cache_q", "rope_cache_kv"]
+    follow_levels(CASE[name], device)

@@ -24,7 +24,7 @@ from hightide.wgsl.shader import PARAMS_SIZE
 
 BARE = Traits()
 SUBGROUPS = Traits(f16=True, subgroups=True, subgroup_size=32, invocations=1024, workgroup_bytes=32768)
-WIDE_SOFTWARE = Traits(software=True, f16=True, subgroups=True, subgroup_size=8)
+WIDE_SOFTWARE = Traits(software=True, f16=True, subgroups=True, subgroup_size=8, storage_buffers=16)
 FOLDER = Path(hightide.ops.__file__).parent
 
 
@@ -57,6 +57,7 @@ def kernels_of(case: Case) -> set[Kernel]:
             for plan in plans(built, Choices(traits, forced)):
                 for step in plan.steps:
                     step.dispatch.check_types()
+                    assert len(step.dispatch.kernel.interface.binding_names) <= traits.storage_buffers
                     assert len(step.dispatch.kernel.interface.pack(step.dispatch.params)) == PARAMS_SIZE
                     found.add(step.dispatch.kernel)
     return found

@@ -147,27 +147,33 @@ class RopeOp(AttentionOp):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         step = 4 if self.depth % 8 == 0 and self.rotary % 8 == 0 else 1
         pairs = self.depth // step // 2
-        count = self.qkv.dims[1] * (self.heads + 2 * self.kv_heads) * pairs
         where = self.where()
-        yield _rope_cache(step == 4, self.style == "halves", self.q_norm is not None, "places" in where).over(
-            ceil_div(count, 64),
-            qkv=self.qkv,
-            cosines=self.cos,
-            sines=self.sin,
-            q_norm=self.q_norm,
-            k_norm=self.k_norm,
-            q=out,
-            k_cache=self.k_cache,
-            v_cache=self.v_cache,
-            count=count,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            pairs=pairs,
-            rotary_pairs=self.rotary // step // 2,
-            mean=1 / self.depth,
-            eps=self.eps,
-            **where,
-        )
+        variant = step == 4, self.style == "halves", self.q_norm is not None, "places" in where
+        whole = len(_rope_cache(*variant).interface.binding_names) <= ctx.choices.traits.storage_buffers
+        heads = {"": self.heads + 2 * self.kv_heads} if whole else {"q": self.heads, "kv": 2 * self.kv_heads}
+        for part, own in heads.items():
+            q, kv = part != "kv", part != "q"
+            count = self.qkv.dims[1] * own * pairs
+            given = where if kv else {**where, "places": None}
+            yield _rope_cache(*variant, part).over(
+                ceil_div(count, 64),
+                qkv=self.qkv,
+                cosines=self.cos,
+                sines=self.sin,
+                q_norm=self.q_norm if q else None,
+                k_norm=self.k_norm if kv else None,
+                q=out if q else None,
+                k_cache=self.k_cache if kv else None,
+                v_cache=self.v_cache if kv else None,
+                count=count,
+                heads=self.heads,
+                kv_heads=self.kv_heads,
+                pairs=pairs,
+                rotary_pairs=self.rotary // step // 2,
+                mean=1 / self.depth,
+                eps=self.eps,
+                **given,
+            )
 
     @classmethod
     def rows(cls, call: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -215,5 +221,6 @@ class RopeCache(RopeOp):
 
 
 @cache
-def _rope_cache(vec4: bool, halves: bool, norm: bool, paged: bool) -> Kernel:
-    return kernel("attention/rope_cache.wgsl", VEC4=vec4, HALVES=halves, NORM=norm, PAGED=paged)
+def _rope_cache(vec4: bool, halves: bool, norm: bool, paged: bool, part: str = "") -> Kernel:
+    route = f"rope_cache_{part}" if part else "rope_cache"
+    return kernel("attention/rope_cache.wgsl", route, VEC4=vec4, HALVES=halves, NORM=norm, PAGED=paged, PART=part)
