@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import Opened
-
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+from browsing import CHROMIUMS, Opened
 
 
 @pytest.fixture(scope="session")

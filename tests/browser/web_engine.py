@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CHROMIUMS
+from browsing import CHROMIUMS
 from static_host import Host, hosting
 
 ARGUMENTS = ["--no-sandbox", "--headless=new", "--enable-unsafe-webgpu"]
