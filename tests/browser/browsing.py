@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -20,6 +25,33 @@ class Opened:
     def goto(self, path: Path) -> Any:
         self.page.goto(path.as_uri())
         return self.page
+
+
+@contextmanager
+def launched(*arguments: str) -> Iterator[Any]:
+    """A real Chromium; without one the test is skipped, and says so."""
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
+        pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments])
+        yield browser
+        browser.close()
+
+
+def ask(page: Any, text: str) -> None:
+    """Send a message on the chat page."""
+    page.fill("#question", text)
+    page.keyboard.press("Enter")
+
+
+def check_hello(page: Any) -> None:
+    """The answer of a scripted model is there, and its Markdown is shown as such."""
+    ask(page, "<|hello|>")
+    wait_for_text(page, "#status", "Answer finished: 3 tokens")
+    assert page.inner_text("article.assistant .text") == "Hello reader."
+    assert page.inner_text("article.assistant strong") == "reader"
 
 
 def wait_for_text(page: Any, selector: str, text: str) -> None:

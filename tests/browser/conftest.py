@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import CHROMIUMS, Opened
+from browsing import Opened, launched
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if path is None:
-        pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    with launched("--disable-gpu") as browser:
         yield browser
-        browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """With WebGPU."""
+    with launched("--headless=new", "--enable-unsafe-webgpu") as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from case_plans import CASES, plans
-from web_engine import engine_of, webgpu_browser
+from web_engine import engine_of
 
 from hightide.ops.choices import CHOICES, Choices
 from hightide.runtime.case_graph import CaseGraph
@@ -43,8 +43,8 @@ COMPILE = """async (texts) => {
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with webgpu_browser() as browser, engine_of(browser, tmp_path_factory.mktemp("page")) as engine:
+def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with engine_of(browser, tmp_path_factory.mktemp("page")) as engine:
         yield engine.page
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import wait_for_text
+from browsing import ask, check_hello, wait_for_text
 from running_server import Running, running
 from scripted_models import scripted_model
 
@@ -43,16 +43,8 @@ def page(chromium: Any, server: Running) -> Iterator[Any]:
     assert problems == []
 
 
-def ask(page: Any, text: str) -> None:
-    page.fill("#question", text)
-    page.keyboard.press("Enter")
-
-
 def test_an_answer(page: Any) -> None:
-    ask(page, "<|hello|>")
-    wait_for_text(page, "#status", "Answer finished: 3 tokens")
-    assert page.inner_text("article.assistant .text") == "Hello reader."
-    assert page.inner_text("article.assistant strong") == "reader"
+    check_hello(page)
 
 
 def test_thoughts_are_shown_apart(page: Any) -> None:

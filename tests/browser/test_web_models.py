@@ -11,7 +11,7 @@ import pytest
 from schedules import PROGRAMS
 from scripted_models import scripted_model
 from smollm2 import ORACLE, smollm2_file
-from web_engine import Engine, engine_of, webgpu_browser
+from web_engine import Engine, engine_of
 
 from hightide import LLM
 from hightide.web.export_file import export_model
@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("webgpu")]
 SCRIPTS = {"hello": ["Hello", " **reader**", "."], "long": ["so", " on~"], "wide": ["\udcc3", "\udca9", "t", "é"]}
 MODELS = Path(__file__).parents[1] / "models"
 PROMPT = [1, 5, 9, 2, 5, 9, 2, 7]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with webgpu_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

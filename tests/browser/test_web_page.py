@@ -13,23 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import wait_for_text
+from browsing import ask, check_hello, wait_for_text
 from schedules import PROGRAMS, error_of_range, steps
 from scripted_models import scripted_model
 from static_host import Host, hosting
-from web_engine import engine_of, webgpu_browser
+from web_engine import engine_of
 
 from hightide.web.export_file import export_model, export_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("webgpu")]
 SCRIPTS = {"hello": ["Hello", " **reader**", "."], "long": ["so", " on~"]}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "web" / "index.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with webgpu_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +50,8 @@ def page(browser: Any, host: Host) -> Iterator[Any]:
     assert problems == []
 
 
-def ask(page: Any, text: str) -> None:
-    page.fill("#question", text)
-    page.keyboard.press("Enter")
-
-
 def test_an_answer(page: Any) -> None:
-    ask(page, "<|hello|>")
-    wait_for_text(page, "#status", "Answer finished: 3 tokens")
-    assert page.inner_text("article.assistant .text") == "Hello reader."
-    assert page.inner_text("article.assistant strong") == "reader"
+    check_hello(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

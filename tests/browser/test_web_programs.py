@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from schedules import PROGRAMS, error_of_range, steps
-from web_engine import Engine, engine_of, webgpu_browser
+from web_engine import Engine, engine_of
 
 from hightide.web.export_file import export_program
 
@@ -33,12 +32,6 @@ LLAMAS = [
 OTHERS = ["slices", "two_dims"]
 TOLERANCE = {"llama_fp16": 1e-3, "llama_8da4w": 5e-3}  # the eager model rounds to halves, or to 8 bits
 PLAIN = {"without": ["subgroups", "shader-f16"], "variant": "plain"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with webgpu_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

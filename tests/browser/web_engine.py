@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import CHROMIUMS
 from static_host import Host, hosting
 
-ARGUMENTS = ["--no-sandbox", "--headless=new", "--enable-unsafe-webgpu"]
 BLANK = "<!doctype html><title>hightide</title><link rel=icon href=data:,>"
 LOAD = """async ([kind, options]) => {
     const engine = await import("./hightide.js");
@@ -40,18 +37,6 @@ GENERATE = """async ([prompt, options, stopAfter, loseAfter]) => {
 }"""
 LOSE = b"""const calls = {
   loseDevice: async () => opened.runtime.gpu.device.destroy(),"""
-
-
-@contextmanager
-def webgpu_browser() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if path is None:
-        pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 class Engine:

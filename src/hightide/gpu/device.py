@@ -96,6 +96,11 @@ def find_adapter(selector: str | int | None) -> Adapter:
     raise DeviceError(f"there is no device {selector!r}; there are 'cpu' and {names}")
 
 
+def buffer_size(size: int) -> int:
+    """Bytes of the buffer that something of this size lies in: whole vec4s, and at least one."""
+    return max(16, -(-size // 16) * 16)
+
+
 class Device:
     """An opened adapter: the wgpu device, its limits, and a count of the objects that were made on it."""
 
@@ -137,7 +142,7 @@ class Device:
 
     def buffer(self, size: int, usage: str = "STORAGE|COPY_DST|COPY_SRC", label: str = "") -> Any:
         """A zeroed buffer of at least `size` bytes, rounded to 16 so that kernels may read whole vec4s."""
-        size = max(16, -(-size // 16) * 16)
+        size = buffer_size(size)
         self.check_size(size, label)
         self.created += 1
         with raising():

@@ -179,7 +179,7 @@ def open_model(
     """A GGUF model, a `.pte` program or "default". `chunk` is how many rows a step of a GGUF model has at most."""
     path = default_model() if path == DEFAULT else path
     metadata: Mapping[str, Any] | None = None
-    ends: Any = []
+    ends: set[int] = set()
     pooling = ""
     if is_gguf(path):
         decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
@@ -188,11 +188,10 @@ def open_model(
     else:
         program = load(path, device=placement.device, routes=placement.routes)
         decoder = _open_pte(program, context, placement)
-        ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
+        ends = program_ends(program)
     try:
         found = find_tokenizer(Path(path), tokenizer, metadata)
-        known = {int(end) for end in (ends if isinstance(ends, list) else [ends])}
-        known |= set(found.eos_ids) if found is not None else set()
+        known = ends | set(found.eos_ids if found is not None else ())
         return Model(Path(path), decoder, found, frozenset(known), fingerprint(Path(path)), pooling)
     except BaseException:
         decoder.close()
@@ -313,13 +312,18 @@ def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: 
     return tuple(dims[name] for name in RAGGED_INPUTS)
 
 
-def _open_pte(program: Program, context: int | None, placement: Placement) -> Decoder:
-    """A program whose method `forward` takes tokens, and a position if it has a KV cache.
+def program_ends(program: Program) -> set[int]:
+    """The tokens that end an answer, as far as a program says."""
+    ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
+    return {int(end) for end in (ends if isinstance(ends, list) else [ends])}
 
-    A `context` uses that much of the program's own. Its device and routes are the program's.
+
+def program_sizes(program: Program, context: int | None) -> tuple[int, int, bool]:
+    """(context, most tokens of a call, whether there is a KV cache) of a program that is a language model.
+
+    Its method `forward` takes tokens, and a position if it has a cache. A `context` uses that much of its own.
     """
-    name = program.file.path.name
-    info = program.methods.get("forward")
+    name, info = program.file.path.name, program.methods.get("forward")
     if info is None or not info.inputs or len(info.inputs) > 2 or len(info.inputs[0].dims) != 2:
         raise UnsupportedError(f"{name} is not a language model: it has no method forward(tokens, input_pos)")
     cached = len(info.inputs) == 2
@@ -329,6 +333,14 @@ def _open_pte(program: Program, context: int | None, placement: Placement) -> De
     context = most if context is None else context
     if not 1 <= context <= most:
         raise InputError(f"{name} has a context of {most} tokens; it cannot use {context}")
+    return context, longest, cached
+
+
+def _open_pte(program: Program, context: int | None, placement: Placement) -> Decoder:
+    """A program that is a language model; its device and routes are the program's."""
+    name, info = program.file.path.name, program.methods.get("forward")
+    context, longest, cached = program_sizes(program, context)
+    assert info is not None
     graph = program.single_graph("forward")
     if graph is not None and cached:
         try:

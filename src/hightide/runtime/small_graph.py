@@ -107,20 +107,17 @@ def call_check(
         if small.need({}) != need:
             return None
         for size in small.large():
-            found = next((sizes for sizes in _smaller(size) if _leads_to(small, {**shrunk, **sizes}, need)), {})
-            shrunk.update(found)
+            for smaller in _smaller(size):
+                if _leads_to(small, {**shrunk, size: smaller}, need):
+                    shrunk[size] = smaller
+                    break
         return small.check(shrunk)
     except (HightideError, ValueError, TypeError, IndexError, KeyError):  # a call that cannot stand alone
         return None
 
 
-def _smaller(size: int) -> Iterator[dict[int, int]]:
-    """Sizes in place of this one: alone, or with its half, as gates and ups have it."""
-    for least in SMALLER:
-        smaller = least + size % 64
-        if smaller < size:
-            yield {size: smaller}
-            yield {size: smaller, size // 2: smaller // 2}
+def _smaller(size: int) -> Iterator[int]:
+    return (least + size % 64 for least in SMALLER if least + size % 64 < size)
 
 
 def _leads_to(small: _SmallGraph, sizes: Mapping[int, int], need: Need) -> bool:

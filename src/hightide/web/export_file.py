@@ -16,7 +16,7 @@ from hightide.formats.instructions import KernelCall
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
-from hightide.llm.model import Placement, level_dims, ragged_sizes
+from hightide.llm.model import Placement, level_dims, program_ends, program_sizes, ragged_sizes
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import choose_context
 from hightide.llm.tokenizer import find_tokenizer
@@ -49,7 +49,7 @@ def export_model(
     """A GGUF model, or a `.pte` language model; returns the manifest."""
     check_folder(folder)
     metadata: Any = None
-    ends: Any = []
+    ends: set[int] = set()
     if is_gguf(path):
         with reading(path):
             file = read_gguf(path)
@@ -58,9 +58,10 @@ def export_model(
         metadata, rows = file.metadata, chunk
     else:
         program = load(path, device="cpu")
-        graph, context, rows = _decoder_of(program, context)
-        rows = min(rows, chunk)
-        ends = program.metadata.get("get_eos_ids", program.metadata.get("get_eos_id", []))
+        context, rows, cached = program_sizes(program, context)
+        if not cached:
+            raise UnsupportedError(f"{Path(path).name} has no KV cache: export it with --program")
+        graph, rows, ends = single_graph(program, "forward"), min(rows, chunk), program_ends(program)
     sizes = ragged_sizes(graph, context, rows, Placement(), False, MAX_BINDING)
     try:
         made = ragged(graph, sizes)
@@ -72,7 +73,6 @@ def export_model(
     writer.add(WebGraph(made, RAGGED_DYNAMIC, RAGGED_INPUTS, levels, decoder=True, fed=["chosen"]), tell)
     logits = made.values[made.outputs[0]]
     assert isinstance(logits, TensorValue)
-    known = [int(end) for end in (ends if isinstance(ends, list) else [ends])]
     about = {
         "kind": "model",
         "name": Path(path).stem,
@@ -87,7 +87,7 @@ def export_model(
             "settings": SETTINGS,
             "mask_words": words,
             "vocabulary": logits.dims[-1],
-            "ends": sorted({*known, *(found.eos_ids if found else ())}),
+            "ends": sorted(ends | set(found.eos_ids if found else ())),
         },
         "tokenizer": None if found is None else conventions(found),
     }
@@ -111,7 +111,7 @@ def export_program(
     program = load(path, device="cpu")
     if method not in program.methods:
         raise InputError(f"{Path(path).name} has no method {method!r}; it has {', '.join(program.methods)}")
-    check_single_graph(program, method)
+    single_graph(program, method)
     part = method_parts(program, method)[0]
     symbols = [symbol for symbol in part.source.symbols if symbol.places]
     try:
@@ -125,10 +125,11 @@ def export_program(
     return writer.write(folder, about, False, {}, tell)
 
 
-def check_single_graph(program: Program, method: str) -> None:
-    """UnsupportedError for a method that a browser cannot run: it has no interpreter."""
-    if program.single_graph(method) is not None:
-        return
+def single_graph(program: Program, method: str) -> Graph:
+    """The graph that is the whole method; UnsupportedError for others, since a browser has no interpreter."""
+    graph = program.single_graph(method)
+    if graph is not None:
+        return graph
     calls = program.file.methods[method].instructions
     others = list(dict.fromkeys(call.op for call in calls if isinstance(call, KernelCall)))
     listed = f" (it calls {', '.join(others)})" if others else ""
@@ -192,19 +193,3 @@ def _accepted(graph: Graph, levels: Sequence[tuple[Dims, ...]]) -> list[tuple[Di
             continue
         accepted.append(dims)
     return accepted
-
-
-def _decoder_of(program: Program, context: int | None) -> tuple[Graph, int, int]:
-    """The graph of a `.pte` language model, its context, and the rows that a call takes at most."""
-    name, info = program.file.path.name, program.methods.get("forward")
-    if info is None or len(info.inputs) != 2 or len(info.inputs[0].dims) != 2:
-        raise UnsupportedError(f"{name} is not a language model with a KV cache: export it with --program")
-    check_single_graph(program, "forward")
-    graph = program.single_graph("forward")
-    assert graph is not None
-    longest = info.inputs[0].dims[1]
-    most = int(program.metadata.get("get_max_context_len", program.metadata.get("get_max_seq_len", longest)))
-    context = most if context is None else context
-    if not 1 <= context <= most:
-        raise InputError(f"{name} has a context of {most} tokens; it cannot use {context}")
-    return graph, context, longest

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from hightide.errors import UnsupportedError
+from hightide.gpu.device import buffer_size
 from hightide.graph.symbols import Element, Sym, SymExpr
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.binding import mutated_ids
@@ -177,7 +178,7 @@ class _Buffers:
 
     def __init__(self, planner: Planner, memory: MemoryPlan, apart: Collection[int]) -> None:
         self.graph, self.root, self.memory = planner.graph, planner.aliases.root, memory
-        self.sizes = [_rounded(size) for size in memory.shared_sizes]
+        self.sizes = [buffer_size(size) for size in memory.shared_sizes]
         self.constants: list[tuple[int, TensorValue]] = []
         self.inputs: dict[int, list[int]] = {}  # [buffer, offset, bytes], by value id
         self._own: dict[int, int] = {}
@@ -185,14 +186,14 @@ class _Buffers:
         together = []
         for id, size in memory.own.items():
             if id in self.graph.inputs and id not in apart and size <= SMALL_INPUT:
-                together.append((id, _rounded(size)))
+                together.append((id, buffer_size(size)))
                 continue
             self._own[id] = len(self.sizes)
-            self.sizes.append(_rounded(size))
+            self.sizes.append(buffer_size(size))
             value = self.graph.values[id]
             assert isinstance(value, TensorValue)
             if id in self.graph.inputs:
-                self.inputs[id] = [self._own[id], 0, _rounded(size)]
+                self.inputs[id] = [self._own[id], 0, buffer_size(size)]
             else:
                 self.constants.append((self._own[id], value))
         at = 0
@@ -266,11 +267,6 @@ def _numbered(firsts: Sequence[int]) -> list[int]:
 
 def held(value: Any) -> str:
     return held_dtype(value.dtype) if isinstance(value, TensorValue) else "int32"
-
-
-def _rounded(size: int) -> int:
-    """As `Device.buffer` does: kernels may read whole vec4s."""
-    return max(16, -(-size // 16) * 16)
 
 
 def _drop_none(**fields: Any) -> Data:
