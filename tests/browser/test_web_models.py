@@ -15,6 +15,7 @@ from web_engine import Engine, engine_of
 
 from hightide import LLM
 from hightide.web.export_file import export_model
+from hightide.web.replay import read_export
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("webgpu")]
 SCRIPTS = {"hello": ["Hello", " **reader**", "."], "long": ["so", " on~"], "wide": ["\udcc3", "\udca9", "t", "é"]}
@@ -139,10 +140,10 @@ def test_a_lost_device_in_mid_answer(browser: Any, folder: Path, llm: LLM) -> No
 
 
 def test_a_wrong_kernel_is_found_before_the_download(browser: Any, folder: Path, llm: LLM) -> None:
-    plan = json.loads((folder / "plan.json").read_text())["variants"]
-    kernels = json.loads((folder / "kernels.json").read_text())["kernels"]
-    software, plain = ({group[0] for group in v["session"]["groups"]} for v in (plan[0], plan[-1]))
-    only = sorted({kernels[name]["name"] for name in software} - {kernels[name]["name"] for name in plain})
+    first, *_, last = read_export(folder)
+    kernels = first.kernels
+    names, others = ({kernels[group[0]]["name"] for group in plan.data["groups"]} for plan in (first, last))
+    only = sorted(names - others)
     wrong = next(name for name in only if any("+= " in k["text"] for k in kernels.values() if k["name"] == name))
     text = b"const { text: code, name: label } = this.kernels[name];"
     planted = (
@@ -151,7 +152,7 @@ def test_a_wrong_kernel_is_found_before_the_download(browser: Any, folder: Path,
     with engine_of(browser, folder) as engine:
         engine.host.changes["device.js"] = lambda data: data.replace(text, planted % wrong.encode())
         about = engine.load()
-        assert about["plan"] != "software" and wrong in " ".join(about["leftOut"])
+        assert about["plan"] != first.name and wrong in " ".join(about["leftOut"])
         assert engine.generate(PROMPT, {"maxTokens": 8})["ids"] == ids_of(llm, PROMPT, max_tokens=8)
 
 

@@ -29,7 +29,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "web" / "index.html"
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("page")
-    model = scripted_model(tmp_path_factory.mktemp("model") / "scripted.gguf", SCRIPTS)
+    # A page that is slow to stop a long answer has room for the next prompt, in which every letter is a token.
+    model = scripted_model(tmp_path_factory.mktemp("model") / "scripted.gguf", SCRIPTS, context=8192)
     export_model(model, folder)
     with hosting(folder) as host:
         yield host

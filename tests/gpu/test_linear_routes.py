@@ -24,6 +24,7 @@ ROUTES = [
     for gemv, gemm in [
         ("registers", "registers"),
         ("broadcast", "broadcast"),
+        ("quads", "quads"),
         ("split", "shared"),
         ("subgroups", "shared"),
     ]
@@ -37,17 +38,36 @@ def possible(device: Device, route: dict[str, str]) -> dict[str, str]:
     return route
 
 
-@pytest.mark.parametrize("name", Q4_CASES)
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[GEMV.name])
-def test_a_route_of_a_4_bit_linear_is_right(name: str, route: dict[str, str], device: Device) -> None:
+LONG = [("split", "q4_gelu"), ("split", "q4_silu_aligned")]  # half a minute each to compile on llvmpipe
+
+
+@pytest.mark.parametrize(
+    ("route", "name"),
+    [
+        pytest.param(route, name, marks=[pytest.mark.slow] * ((route[GEMV.name], name) in LONG))
+        for name in Q4_CASES
+        for route in ROUTES
+    ],
+    ids=lambda given: given if isinstance(given, str) else given[GEMV.name],
+)
+def test_a_route_of_a_4_bit_linear_is_right(route: dict[str, str], name: str, device: Device) -> None:
     follow_levels(CASE[name], device, **possible(device, route))
 
 
 FAST = ("Q4_1",)  # the others take long to compile
+TURNED = ("Q4_1", "Q5_1", "Q6_K", "Q8_0", "F16")  # one for each way of blocks/turned.wgsl
 
 
-@pytest.mark.parametrize("kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in BLOCK_TYPES])
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[GEMV.name])
+@pytest.mark.parametrize(
+    ("kind", "route"),
+    [
+        pytest.param(kind, route, marks=[pytest.mark.slow] * (kind not in FAST))
+        for kind in BLOCK_TYPES
+        for route in ROUTES
+        if kind in TURNED or route[GEMV.name] != "quads"
+    ],
+    ids=lambda given: given if isinstance(given, str) else given[GEMV.name],
+)
 @pytest.mark.parametrize("half", [pytest.param(9, marks=pytest.mark.slow), 12])  # columns: odd, and whole vec4s
 def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], half: int, device: Device) -> None:
     rng = np.random.default_rng(5)
@@ -160,7 +180,7 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
     ("traits", "gemv", "gemm"),
     [
         (Traits(software=True, subgroups=True, subgroup_size=8), "broadcast", "broadcast"),
-        (Traits(software=True, subgroups=True, subgroup_size=4), "registers", "registers"),
+        (Traits(software=True, subgroups=True, subgroup_size=4), "quads", "quads"),
         (Traits(software=True), "registers", "registers"),
         (Traits(subgroups=True, subgroup_size=32), "subgroups", "shared"),
         (Traits(), "split", "shared"),

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = {  # files of a user
     *("tokenizer.json", "tokenizer.model", "out.json", "trace.json"),
-    *("manifest.json", "kernels.json", "plan.json", "checks.json"),
+    *("manifest.json", "kernels.json.bin", "plan.json", "checks.json"),
 }
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 

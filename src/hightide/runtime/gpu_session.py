@@ -280,13 +280,15 @@ class GpuSession(BaseSession):
 
     def level(self, given: Sequence[Any]) -> tuple[list[np.ndarray], Plan, Env]:
         """The inputs as arrays, the plan of their level, and the input elements that SymInts read."""
-        with self.lock:
+        self.check_open()
+        with self.lock, self._guard:
             inputs, ready, env = self._ready(given)
             return inputs, ready.plan, env
 
     def recording(self, given: Sequence[Any]) -> Recording:
         """The commands of the level of these inputs, which every run at it replays."""
-        with self.lock:
+        self.check_open()
+        with self.lock, self._guard:
             return self._ready(given)[1].recording
 
     def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
@@ -418,7 +420,6 @@ class GpuSession(BaseSession):
     # ---- one step
 
     def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
-        self.check_open()
         check_count(self.specs, given)
         inputs = [
             np.zeros(value.dims, spec.dtype) if isinstance(value, Fed) else spec.array(value)
@@ -426,7 +427,7 @@ class GpuSession(BaseSession):
         ]
         env = InputElements(inputs, self.specs)
         with self.recorder.span("plan"):
-            ready = self.find_level(tuple(array.shape for array in inputs), env)
+            ready = self.levels.find(tuple(array.shape for array in inputs), env, self._prepare)
         return inputs, ready, env
 
     def _prepare(self, plan: Plan) -> ReadyPlan:

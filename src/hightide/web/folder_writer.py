@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from hightide.web.variants import MAX_BINDING, Variant, variants
 from hightide.web.weight_shards import WeightShards
 
 FORMAT = 1
-KERNELS, PLAN, CHECKS, ANSWERS = "kernels.json", "plan.json", "checks.json", "checks.bin"
+KERNELS, PLAN, CHECKS, ANSWERS = "kernels.json.bin", "plan.json", "checks.json", "checks.bin"
 MANIFEST = "manifest.json"
 
 Progress = Callable[[str], None]
@@ -83,7 +84,8 @@ class FolderWriter:
             old.unlink(missing_ok=True)
         tell("writing weights")
         shards = self.weights.write(folder)
-        _write_json(folder / KERNELS, {"kernels": self.shared.kernels, "params": self.shared.params})
+        kernels = {"kernels": self.shared.kernels, "params": self.shared.params}
+        (folder / KERNELS).write_bytes(gzip.compress(_json(kernels), mtime=0))  # a fifteenth of the text
         _write_json(folder / PLAN, {"variants": self.plans})
         _write_json(folder / CHECKS, {"checks": self.answers.checks})
         (folder / ANSWERS).write_bytes(self.answers.blobs.data)
@@ -116,8 +118,12 @@ def _described(file: Path) -> Data:
     return {"bytes": len(data), "sha256": sha256(data).hexdigest()}
 
 
+def _json(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
 def _write_json(file: Path, data: Any) -> None:
-    file.write_text(json.dumps(data, separators=(",", ":")), "utf-8")
+    file.write_bytes(_json(data))
 
 
 def _check_limits(variant: Variant, shared: SharedTables, session: Data) -> None:

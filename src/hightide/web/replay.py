@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class ReplayedSession:
 
 def read_export(folder: Path) -> list[ReplayedSession]:
     """The variants of an export."""
-    tables, plan = (json.loads((folder / name).read_text("utf-8")) for name in (KERNELS, PLAN))
+    tables = json.loads(gzip.decompress((folder / KERNELS).read_bytes()))
+    plan = json.loads((folder / PLAN).read_bytes())
     return [
         ReplayedSession(one["name"], one["session"], one["constants"], tables["kernels"], tables["params"])
         for one in plan["variants"]

@@ -22,8 +22,9 @@ class Variant:
 
 
 def variants() -> list[Variant]:
-    """The fastest first. One for CPUs comes before those for GPUs: a page on a GPU passes it over."""
-    made = [Variant("software", Traits(software=True))]
+    """The fastest first. Those for CPUs come before those for GPUs: a page on a GPU passes them over."""
+    quads = Traits(software=True, subgroups=True, subgroup_size=4)
+    made = [Variant("software with subgroups", quads), Variant("software", Traits(software=True))]
     for lanes in (32, 8, 0):
         for f16 in (True, False):
             parts = [f"subgroups of {lanes}"] * bool(lanes) + ["halves"] * f16

@@ -14,7 +14,7 @@ from hightide.graph.values import TensorValue
 from hightide.ops.storage import gpu_bytes
 from hightide.runtime.upload import pieces
 
-SHARD = 64 << 20  # bytes, at most
+SHARD = 16 << 20  # bytes, at most: what a tab that is closed has to download again
 
 
 @dataclass

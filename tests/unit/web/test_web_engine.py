@@ -1,4 +1,4 @@
-"""What of the page's engine needs no GPU: its size, its package, its random numbers."""
+"""What of the page's engine needs no GPU: its size, its package, its types, its random numbers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from running_node import node
 
+from hightide.folders import cache_folder
 from hightide.web.site_files import ENGINE
 
 SEEDS = [0, 1, 7, 2**32, 12345678901234567890, 2**200 + 5]
 MOST_BYTES = 60 << 10
+TYPESCRIPT = ("typescript@5.9.3", "@webgpu/types@0.1.74")
 
 
 def test_random_numbers(tmp_path: Path) -> None:
@@ -43,3 +45,21 @@ def test_a_package_for_npm(tmp_path: Path) -> None:
     packed = {file["path"] for file in json.loads(done.stdout)[0]["files"]}
     names = {path.name for path in ENGINE.glob("*.js")}
     assert {*names, "hightide.d.ts", "package.json", "vendor/jinja.mjs", "vendor/tokenizers.mjs"} <= packed
+
+
+@pytest.mark.slow
+def test_types() -> None:
+    """tsc finds nothing; it is installed into the cache folder."""
+    npm, tools = shutil.which("npm"), cache_folder() / "typescript"
+    if npm is None:
+        pytest.skip("no npm")
+    if not (tools / "node_modules" / "typescript").is_dir():
+        tools.mkdir(parents=True, exist_ok=True)
+        (tools / "package.json").write_text('{"private": true}')
+        command = [npm, "install", "--ignore-scripts", "--no-fund", *TYPESCRIPT]
+        if subprocess.run(command, cwd=tools, capture_output=True).returncode:
+            pytest.skip("TypeScript could not be installed")
+    modules = tools / "node_modules"
+    types = ["--typeRoots", modules, "--types", "@webgpu/types"]
+    done = subprocess.run([modules / ".bin" / "tsc", "-p", ENGINE, *types], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

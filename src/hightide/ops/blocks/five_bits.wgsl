@@ -1,4 +1,5 @@
 // Quants of 5 bits: nibbles in the first plane, the fifth bits in the second.
+#const PAIRS_IN = "byte"
 #params plane1: u32
 #include "blocks/planes.wgsl"
 fn open_block(row: u32, b: u32) -> Block {

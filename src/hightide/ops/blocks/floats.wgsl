@@ -1,4 +1,5 @@
 // Floats: a block is 32 of them in one plane, read where they are needed.
+#const PAIRS_IN = ""
 #const MINIMUM = False
 #include "blocks/planes.wgsl"
 #include "blocks/four_scales.wgsl"

@@ -1,5 +1,6 @@
 // Quants of 4 bits. They are converted where they stand in their word, too large by 1 / quant_unit(h):
 // x is multiplied with that once, instead of every quant shifted.
+#const PAIRS_IN = "word"
 fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
     let word = block.q[h / 2u];
     if ((h & 1u) == 0u) {

@@ -3,8 +3,9 @@
 All of them read a weight by the same few functions (blocks/blocks.wgsl) and end in the same epilogue, so a type of
 weights, a route and an epilogue are each written once.
 
-Software adapters take register tiles without barriers ("broadcast", or "registers" where subgroups are small); real
-GPUs split K over lanes for few rows ("subgroups", or "split" by shared memory) and share tiles of memory for many.
+Software adapters take register tiles without barriers: "broadcast", "quads" where subgroups have four lanes,
+"registers" where there are none. Real GPUs split K over lanes for few rows ("subgroups", or "split" by shared memory)
+and share tiles of memory for many.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hightide.wgsl.preprocessor import Constant
 
 BLOCK = 32  # quants that kernels take at a time
 LANES = 8  # of a workgroup of register tiles: what a 256-bit CPU runs as one
+QUAD = 4  # lanes that swap with each other: what a 128-bit CPU runs as one
 FEW = 4  # rows that a GEMV still takes
 ALIKE = 0  # stands for any number of rows, where all of them take one tile
 SPLIT_LANES = 64  # of a workgroup that splits K
@@ -45,23 +47,25 @@ class BlockWeight:
 
 
 def _possible(traits: Traits, option: str) -> bool:
-    return option not in ("broadcast", "subgroups") or traits.subgroup_size >= LANES
+    return traits.subgroup_size >= {"broadcast": LANES, "subgroups": LANES, "quads": QUAD}.get(option, 0)
 
 
-def _default(traits: Traits, with_subgroups: str, without: str) -> str:
-    if traits.software:
-        return "broadcast" if _possible(traits, "broadcast") else "registers"
-    return with_subgroups if _possible(traits, with_subgroups) else without
+def _first(traits: Traits, *options: str) -> str:
+    return next(option for option in options if _possible(traits, option))
+
+
+def _default(traits: Traits, *of_gpus: str) -> str:
+    return _first(traits, "broadcast", "quads", "registers") if traits.software else _first(traits, *of_gpus)
 
 
 GEMV = Choice(
     "linear.gemv",
-    ("broadcast", "registers", "split", "subgroups"),
+    ("broadcast", "quads", "registers", "split", "subgroups"),
     lambda traits: _default(traits, "subgroups", "split"),
     _possible,
 )
 GEMM = Choice(
-    "linear.gemm", ("broadcast", "registers", "shared"), lambda traits: _default(traits, "shared", "shared"), _possible
+    "linear.gemm", ("broadcast", "quads", "registers", "shared"), lambda traits: _default(traits, "shared"), _possible
 )
 
 
@@ -158,6 +162,9 @@ def _tile(route: str, m: int, weight: BlockWeight, product: Product, subgroup_si
         eights = ceil_div(m, 8)
         rows = 8 if eights % 2 and eights < 11 else 16
         return Tile("tall_tile", "gemm", rows, 4 * LANES, {"ROWS": rows})
+    if route == "quads":
+        rows = next((rows for rows in (1, 2, 4, 8) if 0 < m <= rows), 16)
+        return Tile("quad_tile", f"quads_{rows}", rows, 4 * QUAD, {"ROWS": rows})
     rows = m if m in (1, 2) else 4  # of a thread
     if route == "broadcast":
         name = {1: "gemv", 2: "small"}.get(rows, "gemm")

@@ -29,9 +29,11 @@ export class Files {
     return this.#get({ file, ...info }, () => {});
   }
 
-  /** @param {string} file @param {{bytes: number, sha256: string}} info */
+  /** @param {string} file which ends with .bin if it is compressed @param {{bytes: number, sha256: string}} info */
   async json(file, info) {
-    return JSON.parse(new TextDecoder().decode(await this.bytes(file, info)));
+    const bytes = await this.bytes(file, info);
+    if (!file.endsWith(".bin")) return JSON.parse(new TextDecoder().decode(bytes));
+    return new Response(new Response(bytes).body?.pipeThrough(new DecompressionStream("gzip"))).json();
   }
 
   /** @param {FileInfo[]} shards of which it gives the bytes, in order @param {Tell} tell */

@@ -26,7 +26,7 @@ export class Runtime {
   /** Open the GPU, choose a plan, prove its kernels, and only then load the weights. */
   async open() {
     this.gpu = await Gpu.open(this.choice.without);
-    const names = ["kernels.json", "plan.json", "checks.json"];
+    const names = ["kernels.json.bin", "plan.json", "checks.json"];
     const [tables, plan, { checks }] = await Promise.all(names.map((name) => this.json(name)));
     const blobs = await this.files.bytes("checks.bin", this.manifest.files["checks.bin"]);
     const pipelines = new Pipelines(this.gpu, tables.kernels);
@@ -51,7 +51,7 @@ export class Runtime {
     const known = new Map();
     const usable = variants.filter(({ needs }) => this.gpu.canRun(needs));
     const month = new Date().toISOString().slice(0, 7); // drivers change: what was proven is proven again some day
-    const hash = ["kernels.json", "checks.json"].map((name) => this.manifest.files[name].sha256).join(" ");
+    const hash = ["kernels.json.bin", "checks.json"].map((name) => this.manifest.files[name].sha256).join(" ");
     for (const variant of usable) {
       if ((this.choice.variant ?? variant.name) !== variant.name) continue;
       const proven = [variant.name, hash, navigator.userAgent, this.gpu.name, month].join(" ");

@@ -1,5 +1,6 @@
 // Q6_K: 256 quants of 4 + 2 bits, less 32, a signed byte of scale per 16, times d (f16).
 // Planes: nibbles, upper pairs, scales, d.
+#const PAIRS_IN = "half"
 #const RUNS = 2
 #const MINIMUM = False
 #params plane1: u32, plane2: u32, plane3: u32

@@ -1,4 +1,5 @@
 // Q8_0: 32 quants of 8 bits, a scale (f16). Planes: bytes, scales.
+#const PAIRS_IN = "words"
 #const MINIMUM = False
 #params plane1: u32
 #include "blocks/planes.wgsl"

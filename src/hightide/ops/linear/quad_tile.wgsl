@@ -1,0 +1,71 @@
+// out = x @ weight.T and the epilogue, with rows of weights in blocks of 32 (TYPE); out of registers, with no barrier.
+// A workgroup is a quad: a lane computes ROWS rows x 4 columns (of both sides, if gated). It loads a quarter of a block of x,
+// which goes round by swaps: at turn t a lane has chunks 2t and 2t + 1 of the lane `lane ^ t`, and its weights are turned
+// likewise. On a CPU of four lanes a load or a broadcast costs several times what a swap does.
+#read x: vec4<f32>
+#const LOOPED = False
+#include "linear/block_product.wgsl"
+#include "blocks/turned.wgsl"
+
+#main 4
+    let tile = group_number(group, groups);
+    if (tile >= params.row_tiles * params.column_tiles) { return; }
+    let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other
+    let column = tile / params.row_tiles * 16u + lane * 4u;
+    #for r in ROWS
+    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u + lane * 2u;
+    #end
+    #include "linear/each_block.wgsl"
+            #for c in 4
+            let turned$c = turned(block$c, lane);
+            #end
+            #for r in ROWS
+            var x_sum$r = 0.0;
+            #for e in RUNS
+            var sum${r}_$e = vec4<f32>();
+            #end
+            #end
+            #for g in 2
+            {
+                #for r in ROWS
+                let mine$r = load_x(row$r + b * 8u + ${g}u);
+                x_sum$r += dot(mine$r, vec4<f32>(1.0));
+                let x${r}_0 = mine$r * quant_unit(${g}u);
+                let x${r}_1 = quadSwapX(x${r}_0);
+                let x${r}_2 = quadSwapY(x${r}_0);
+                let x${r}_3 = quadSwapX(x${r}_2);
+                #end
+                #for t in 4
+                {
+                    #for c in 4
+                    let w$c = four(turned$c, columns[$c], b, ${2 * t + g}u$TURN);
+                    #end
+                    #for i in 4
+                    let w_$i = vec4<f32>(w0[$i], w1[$i], w2[$i], w3[$i]);
+                    #end
+                    #for r in ROWS
+                    sum${r}_${t * RUNS // 4} += (w_0 * x${r}_$t.x + w_1 * x${r}_$t.y) + (w_2 * x${r}_$t.z + w_3 * x${r}_$t.w);
+                    #end
+                }
+                #end
+            }
+            #end
+            #for r in ROWS
+            #if RUNS == 2
+            total$r += sum${r}_0 * select(scales.run[0], scales.run[1], lane >= 2u);
+            total$r += sum${r}_1 * select(scales.run[1], scales.run[0], lane >= 2u);
+            #else
+            total$r += sum${r}_0 * scales.run[0];
+            #end
+            #if MINIMUM
+            x_sum$r += quadSwapX(x_sum$r);
+            x_sum$r += quadSwapY(x_sum$r);
+            #end
+            #end
+            #include "linear/add_minimum.wgsl"
+        }
+    }
+    #for r in ROWS
+    if (row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    #end
+}
