@@ -52,6 +52,7 @@ bench: $(READY)
 	$(PYTHON) benchmarks/many.py --peers
 	$(PYTHON) benchmarks/server.py --peers
 	$(PYTHON) benchmarks/masks.py
+	$(PYTHON) benchmarks/web.py
 
 # Other engines, each into a folder of its own in the cache: about 2 GB.
 bench-peers: $(READY)

@@ -20,7 +20,7 @@ from peerbench.report import as_json as to_json
 from peerbench.report import tables, write_results
 from peerbench.suite import QUICK, Result, Settings, compare_model, measure_matmul, wanted_kinds
 
-from hightide.cli.bench import bench_settings, show
+from hightide.cli.bench import bench_settings, print_table
 from hightide.cli.options import DEFAULT, note
 from hightide.errors import HightideError, InputError
 from hightide.gpu.device import Device
@@ -73,7 +73,7 @@ def compare(
         for line in about_machine(result.machine, result.software):
             print(line)
         for table in tables(result, kernels):
-            show(table)
+            print_table(table)
     for text in result.notes:
         note(text)
     if written:

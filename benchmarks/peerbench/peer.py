@@ -40,7 +40,7 @@ class Kind:
     key: str  # on the command line, and the name of its folder
     script: str
     needs: tuple[str, ...]  # pip requirements, or npm packages for an .mjs script
-    takes: frozenset[str]  # "model", "matmul"
+    takes: frozenset[str]  # "model", "matmul", "page" (a script of `web/`, run by a browser: see browser.py)
     arguments: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict, hash=False)  # of its environment
     on_cpu: bool = False  # a reference that does not use the adapter
@@ -64,6 +64,11 @@ def _torch(name: str, form: str) -> Kind:
     return Kind(name, "torch", "torch_cpu.py", needs, frozenset({"model"}), (form,), on_cpu=True)
 
 
+def _page(name: str, script: str) -> Kind:
+    needs = ("@huggingface/transformers@4.3.1", "@wllama/wllama@3.8.1")  # the first brings its onnxruntime-web
+    return Kind(name, "web", script, needs, frozenset({"page"}))
+
+
 KINDS = (
     # Without the variable llama.cpp leaves software adapters alone and runs on the CPU in silence.
     _llama("llama.cpp Vulkan", "vulkan", settings={"GGML_VK_VISIBLE_DEVICES": "0"}),
@@ -85,6 +90,8 @@ KINDS = (
     ),
     _torch("torch f32 CPU", "f32"),
     _torch("torch int4 CPU", "int4"),
+    _page("transformers.js", "transformers.mjs"),
+    _page("wllama", "wllama.mjs"),
 )
 KEYS = tuple(dict.fromkeys(kind.key for kind in KINDS))
 
@@ -95,7 +102,7 @@ def interpreter(kind: Kind) -> str:
         node = shutil.which("node")
         if node is None:
             raise PeerError(f"{kind.name} is left out: it needs node 20 or newer, which is not installed")
-        if (kind.folder / "node_modules" / "node-llama-cpp" / "package.json").is_file():
+        if _packages_are_there(kind):
             return node
     else:
         python = kind.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
@@ -103,7 +110,24 @@ def interpreter(kind: Kind) -> str:
             return str(python)
         if kind.key == "torch" and find_spec("torch") is not None:
             return sys.executable
-    raise PeerError(f"{kind.name} is left out: install it with `python benchmarks/compare.py --setup {kind.key}`")
+    raise _missing(kind)
+
+
+def packages(kind: Kind) -> Path:
+    """The folder of a peer's npm packages, or PeerError with the command that installs them."""
+    if not _packages_are_there(kind):
+        raise _missing(kind)
+    return kind.folder / "node_modules"
+
+
+def _packages_are_there(kind: Kind) -> bool:
+    names = [need.rpartition("@")[0] for need in kind.needs]
+    return all((kind.folder / "node_modules" / name / "package.json").is_file() for name in names)
+
+
+def _missing(kind: Kind) -> PeerError:
+    command = f"python benchmarks/compare.py --setup {kind.key}"
+    return PeerError(f"{kind.name} is left out: install it with `{command}`")
 
 
 class Peer:

@@ -143,11 +143,12 @@ def test_a_wrong_kernel_is_found_before_the_download(browser: Any, folder: Path,
     first, *_, last = read_export(folder)
     kernels = first.kernels
     names, others = ({kernels[group[0]]["name"] for group in plan.data["groups"]} for plan in (first, last))
-    only = sorted(names - others)
-    wrong = next(name for name in only if any("+= " in k["text"] for k in kernels.values() if k["name"] == name))
+    found = (kernels[name] for name in kernels if kernels[name]["name"] in names - others)
+    wrong = next(kernel["name"] for kernel in found if "total0 += " in kernel["text"])
     text = b"const { text: code, name: label } = this.kernels[name];"
     planted = (
-        b'let { text: code, name: label } = this.kernels[name]; if (label === "%s") code = code.replace("+= ", "-= ");'
+        b"let { text: code, name: label } = this.kernels[name];"
+        b'if (label === "%s") code = code.replace("total0 += ", "total0 -= ");'
     )
     with engine_of(browser, folder) as engine:
         engine.host.changes["device.js"] = lambda data: data.replace(text, planted % wrong.encode())

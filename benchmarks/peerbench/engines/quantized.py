@@ -48,6 +48,12 @@ class Llama:
             raise KeyError(name)
         return np.asarray(quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
 
+    def halves(self, name: str) -> np.ndarray:
+        """The weights of queries or keys with the rows of a head in the order of Hugging Face: the pairs that rotary
+        embedding turns are the two halves of a head, and not neighbours as in a GGUF file."""
+        weights, depth = self[name], self.sizes["depth"]
+        return weights.reshape(-1, depth // 2, 2, weights.shape[-1]).swapaxes(1, 2).reshape(weights.shape)
+
     def __contains__(self, name: str) -> bool:
         return any(t.name == name for t in self.reader.tensors)
 
@@ -76,7 +82,7 @@ class Llama:
         return float(self.field("attention.layer_norm_rms_epsilon"))
 
     def rope_tables(self, context: int) -> tuple[np.ndarray, np.ndarray]:
-        """cos and sin [context, depth / 2]; pairs are interleaved in a file of this architecture."""
+        """cos and sin [context, depth / 2]."""
         depth = self.sizes["depth"]
         base = float(self.field("rope.freq_base", 10000.0))
         angles = np.outer(np.arange(context), base ** (-np.arange(0, depth, 2) / depth))

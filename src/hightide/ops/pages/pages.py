@@ -51,11 +51,13 @@ class PagedAttentionOp(AttentionOp):
             raise InputError(f"queries {list(q.dims)} do not go with pools of {list(k.dims)} and {list(v.dims)}")
         if q.width != k.width or q.dims[2] % k.dims[2]:
             raise InputError(f"queries {list(q.dims)} do not go with a pool of {list(k.dims)}")
-        if self.page < 1 or self.page & (self.page - 1) or k.dims[1] % self.page:
+        if self.page < 1 or self.page & (self.page - 1) or not k.dims[1] or k.dims[1] % self.page:
             raise InputError(f"a pool of {k.dims[1]} rows has no pages of {self.page}")
         for tiles in (self.singles, self.tiles):
             if tiles.rank != 2 or tiles.width != 4:
                 raise InputError(f"a work list of {list(tiles.dims)} is not [tiles, 4]")
+            if tiles.dims[0] and not self.pages.numel:
+                raise InputError("there are tiles, and no page in the table of pages")
         ctx.require_indices(self.pages, 0, k.dims[1] // self.page - 1, "page")
         ctx.require(expr_of(self.longest), 0, k.dims[1], f"{{value}} keys are not in a pool of {k.dims[1]}")
         return [(*q.dims[:-1], v.width)]

@@ -10,11 +10,10 @@ const APART = 0.05; // the share of integers that may differ by one: codes halfw
 export async function problemOf(pipelines, params, check, blobs) {
   const session = new Session(pipelines.gpu, pipelines, check.session, params);
   try {
-    await pipelines.compile(session.kernels());
     await session.allocate();
     for (const [buffer, at, bytes] of check.constants) session.write(buffer, 0, new Uint8Array(blobs, at, bytes));
     const inputs = check.inputs.map(([at, bytes]) => new Int32Array(blobs, at, bytes / 4));
-    const level = session.level(check.session.levels[0].dims);
+    const level = await session.level(check.session.levels[0].dims);
     const outputs = await session.collect(session.launch(level, inputs, { want: check.outputs.map((_, n) => n) }));
     const got = outputs.map(({ data }) => data);
     for (const { buffer, held, at } of check.state) {

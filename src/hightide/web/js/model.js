@@ -105,7 +105,7 @@ export class Model {
       const position = this.#cached.length;
       const tokens = answer.tokens.slice(position, position + this.sizes.chunk);
       const last = position + tokens.length === answer.tokens.length;
-      const step = this.#launch(tokens, position, last ? [answer.settings(answer.tokens.length)] : []);
+      const step = await this.#launch(tokens, position, last ? [answer.settings(answer.tokens.length)] : []);
       this.#cached.push(...tokens);
       if (last) return step;
       await this.#collect(step);
@@ -123,7 +123,7 @@ export class Model {
       while (!answer.ended()) {
         while (underWay.length < AHEAD && answer.wants(length)) {
           const token = length === answer.tokens.length ? answer.tokens[length - 1] : -1;
-          underWay.push(this.#launch([token], length - 1, [answer.settings(length)]));
+          underWay.push(await this.#launch([token], length - 1, [answer.settings(length)]));
           length++;
         }
         const ids = await this.#collect(/** @type {Ticket} */ (underWay.shift()));
@@ -143,7 +143,7 @@ export class Model {
     const room = Math.min(this.sizes.draft, this.sizes.context - length, answer.prompt + answer.limit - length - 1);
     const tokens = [answer.tokens[length - 1], ...findDraft(answer.tokens, room)];
     const settings = tokens.map((_, n) => answer.settings(length + n));
-    const ids = await this.#collect(this.#launch(tokens, length - 1, settings));
+    const ids = await this.#collect(await this.#launch(tokens, length - 1, settings));
     const wrong = ids.findIndex((id, n) => id !== tokens[n + 1]); // the last is: nothing was guessed behind it
     this.#cached.push(...tokens.slice(0, wrong + 1));
     yield* answer.take(ids.slice(0, wrong + 1));
@@ -153,7 +153,7 @@ export class Model {
 
   // A token of -1 is the id that the step before chose; `settings` say how the ids of the last rows are chosen.
   /** @param {number[]} tokens @param {number} position @param {number[][]} settings */
-  #launch(tokens, position, settings) {
+  async #launch(tokens, position, settings) {
     const { page, table, tile } = this.sizes;
     const [rows, wanted] = [tokens.length, settings.length];
     const places = Int32Array.from(tokens, (_, n) => position + n);
@@ -176,7 +176,7 @@ export class Model {
     const { session } = this.runtime;
     const inputs = session.data.inputs.map(({ name }) => given[name] ?? null);
     if (this.answer) this.answer.stats.steps++;
-    return session.launch(this.#level(rows, wanted), inputs, wanted ? { want: [1], feed: [[1, 1]] } : {});
+    return session.launch(await this.#level(rows, wanted), inputs, wanted ? { want: [1], feed: [[1, 1]] } : {});
   }
 
   #level(rows, wanted) {

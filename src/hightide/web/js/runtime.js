@@ -37,7 +37,8 @@ export class Runtime {
     this.session = new Session(this.gpu, pipelines, session, tables.params);
     await this.session.allocate();
     const told = (done, total) => this.tell({ stage: "kernels", done, total });
-    await Promise.all([pipelines.compile(this.session.kernels(), told), this.#load(constants)]);
+    const first = this.session.kernels(session.levels[0]); // of a model's decode step; others when they are needed
+    await Promise.all([pipelines.compile(first, told), this.#load(constants)]);
     this.gpu.check();
   }
 

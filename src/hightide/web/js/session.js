@@ -47,12 +47,12 @@ export class Session {
     this.byDims = new Map(data.levels.map((level) => [JSON.stringify(level.dims), level]));
   }
 
-  /** The kernels of all levels. */
-  kernels() {
-    return this.data.groups.map(([kernel]) => kernel);
+  /** The kernels of a level. */
+  kernels({ course }) {
+    return this.data.courses[course].groups.map((number) => this.data.groups[number][0]);
   }
 
-  /** Buffers and parameters. The pipelines must be compiled before a level is used. */
+  /** Buffers and parameters. */
   async allocate() {
     const { device } = this.gpu;
     const { STORAGE, UNIFORM, COPY_SRC, COPY_DST } = GPUBufferUsage;
@@ -78,13 +78,14 @@ export class Session {
     this.gpu.device.queue.submit([encoder.finish()]);
   }
 
-  /** @param {number[][]} dims of all inputs @returns {Level} made ready */
-  level(dims) {
+  /** @param {number[][]} dims of all inputs @returns {Promise<Level>} made ready */
+  async level(dims) {
     const key = JSON.stringify(dims);
     let level = this.#levels.get(key);
     if (!level) {
       const data = this.byDims.get(key);
       if (!data) throw new InputError(`the program has no plan for inputs of ${dims.map((d) => `[${d}]`).join(", ")}`);
+      await this.pipelines.compile(this.kernels(data));
       level = this.#prepare(data);
       this.#levels.set(key, level);
     }
@@ -232,7 +233,7 @@ export class Session {
       throw new InputError(`the program takes ${inputs.length} inputs (${names}); ${given.length} were given`);
     }
     const arrays = given.map((tensor, n) => checked(inputs[n], tensor));
-    const level = this.level(given.map(({ dims }) => [...dims]));
+    const level = await this.level(given.map(({ dims }) => [...dims]));
     const read = (input, flat) => Number(arrays[input][flat]);
     for (const [formula, low, high, message] of level.data.bounds) {
       const value = evaluate(formula, read);
