@@ -6,12 +6,9 @@
 #const LOOPED = False
 #include "linear/block_product.wgsl"
 #include "blocks/turned.wgsl"
-
-#main 4
-    let tile = group_number(group, groups);
-    if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other
-    let column = tile / params.row_tiles * 16u + lane * 4u;
+#const LANES = 4
+#main $LANES
+    #include "linear/tile_place.wgsl"
     #for r in ROWS
     let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u + lane * 2u;
     #end

@@ -4,12 +4,9 @@
 #const LOOPED = True
 #include "linear/block_product.wgsl"
 #const FOURS = ROWS // 4
-
-#main 8
-    let tile = group_number(group, groups);
-    if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other
-    let column = tile / params.row_tiles * 32u + lane * 4u;
+#const LANES = 8
+#main $LANES
+    #include "linear/tile_place.wgsl"
     #for f in FOURS
     let rows$f = min(row + ${4 * f}u + lane / 2u, params.m - 1u) * params.blocks * 8u + lane % 2u;
     #end

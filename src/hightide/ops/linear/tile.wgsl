@@ -4,12 +4,9 @@
 #read x: vec4<f32>
 #const LOOPED = False
 #include "linear/block_product.wgsl"
-
-#main 8
-    let tile = group_number(group, groups);
-    if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let row = tile % params.row_tiles * ${ROWS}u;   // tiles that share weights follow each other
-    let column = tile / params.row_tiles * 32u + lane * 4u;
+#const LANES = 8
+#main $LANES
+    #include "linear/tile_place.wgsl"
     let unit = quant_unit(lane);
     #for r in ROWS
     let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u;
