@@ -19,7 +19,7 @@ test-unit: $(READY)
 test-all: $(READY) lint
 	scripts/ensure-chromium.sh >/dev/null
 	$(PYTHON) -c 'import ray.serve, langchain_openai, vulkan' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients,kernels]' || true
-	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow"
+	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow" --durations 30
 
 # The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has.
 test-browser: $(READY)
