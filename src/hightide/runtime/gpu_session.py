@@ -294,7 +294,7 @@ class GpuSession(BaseSession):
     def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
         """The plan of a level, found or made: inputs of these dims, with these elements where shapes need them."""
         with self.lock, self._guard:
-            return self.levels.find(dims, env, self._prepare)
+            return self._find_level(dims, env)
 
     # ---- state
 
@@ -427,8 +427,12 @@ class GpuSession(BaseSession):
         ]
         env = InputElements(inputs, self.specs)
         with self.recorder.span("plan"):
-            ready = self.levels.find(tuple(array.shape for array in inputs), env, self._prepare)
+            ready = self._find_level(tuple(array.shape for array in inputs), env)
         return inputs, ready, env
+
+    def _find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
+        """In the session's turn; one that proves its kernels proves those of a new level here."""
+        return self.levels.find(dims, env, self._prepare)
 
     def _prepare(self, plan: Plan) -> ReadyPlan:
         self.add_scratch(plan.scratch_sizes)

@@ -64,10 +64,9 @@ class ProvenSession(GpuSession):
 
         return [plans[0], min(plans, key=items)]
 
-    def find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
+    def _find_level(self, dims: tuple[Dims, ...], env: Env) -> ReadyPlan:
         """The plan of a level, found or made, and proven."""
-        with self.lock, self._guard:
-            return self.levels.find(dims, env, lambda plan: self._prepare(self._trusted(plan, dims, env)))
+        return self.levels.find(dims, env, lambda plan: self._prepare(self._trusted(plan, dims, env)))
 
     def _trusted(self, plan: Plan, dims: tuple[Dims, ...], env: Env) -> Plan:
         planner = self._prover.trusted(
