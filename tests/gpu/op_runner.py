@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,17 @@ from hightide.runtime.case_graph import CaseGraph as Built
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.doctor.selftest import Trial, run_trial
 
-__all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels", "one_of_each_family"]
+__all__ = ["LEVELS", "Built", "check_blank_parameters", "follow_levels", "of_four_lanes", "one_of_each_family"]
+
+
+@cache
+def of_four_lanes(device: Device) -> Device:
+    """The same device, as if its subgroups had four lanes: kernels for those are right on larger ones too."""
+    if device.traits.subgroup_size < 4:
+        pytest.skip(f"{device.adapter.name} has no subgroups of four lanes or more")
+    narrow = copy(device)
+    narrow.traits = replace(device.traits, subgroup_size=4)
+    return narrow
 
 
 def one_of_each_family(cases: Iterable[Case]) -> list[Any]:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bounds import GuardedDevice, Guards, bounded_sessions, forget_kernels
-from op_runner import LEVELS, Built
+from op_runner import LEVELS, Built, of_four_lanes
 from planted import change_kernels
 
 from hightide.errors import InputError
 from hightide.gpu.device import Device
 from hightide.ops.case import CONTEXT, Case, In, all_cases, cases_of
+from hightide.ops.linear.routes import GEMM, GEMV
 from hightide.planning.levels import InputElements
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
@@ -105,6 +106,13 @@ def test_no_access_is_out_of_bounds(case: Case, guarded: GuardedDevice) -> None:
     tried = trials(guarded, [case])
     for trial in tried[:1] if case.name in USUAL_ROUTES else tried:
         follow(case, guarded, dict(trial.choices))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bounded")
+def test_no_access_of_kernels_for_four_lanes_is_out_of_bounds(guarded: GuardedDevice) -> None:
+    case = next(case for case in CASES if case.name == "linear_q4_k")
+    follow(case, of_four_lanes(guarded), {GEMV.name: "quads", GEMM.name: "quads"})
 
 
 @pytest.mark.usefixtures("bounded")

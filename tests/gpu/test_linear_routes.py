@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from op_cases import CASES
-from op_runner import check_blank_parameters, follow_levels
+from op_runner import check_blank_parameters, follow_levels, of_four_lanes
 from test_blocks import K, dequantised, random_blocks, weight_value
 
 from hightide import InputError
@@ -31,6 +31,10 @@ ROUTES = [
 ]
 
 
+def able(device: Device, route: dict[str, str]) -> Device:
+    return of_four_lanes(device) if route[GEMV.name] == "quads" else device
+
+
 def possible(device: Device, route: dict[str, str]) -> dict[str, str]:
     for choice in (GEMV, GEMM):
         if not choice.possible(device.traits, route[choice.name]):
@@ -51,6 +55,7 @@ LONG = [("split", "q4_gelu"), ("split", "q4_silu_aligned")]  # half a minute eac
     ids=lambda given: given if isinstance(given, str) else given[GEMV.name],
 )
 def test_a_route_of_a_4_bit_linear_is_right(route: dict[str, str], name: str, device: Device) -> None:
+    device = able(device, route)
     follow_levels(CASE[name], device, **possible(device, route))
 
 
@@ -59,18 +64,18 @@ TURNED = ("Q4_1", "Q5_1", "Q6_K", "Q8_0", "F16")  # one for each way of blocks/t
 
 
 @pytest.mark.parametrize(
-    ("kind", "route"),
+    ("kind", "route", "half"),
     [
-        pytest.param(kind, route, marks=[pytest.mark.slow] * (kind not in FAST))
+        pytest.param(kind, route, half, marks=[pytest.mark.slow] * (kind not in FAST or half == 9))
         for kind in BLOCK_TYPES
         for route in ROUTES
-        if kind in TURNED or route[GEMV.name] != "quads"
+        for half in (9, 12)  # columns: odd, and whole vec4s
+        if route[GEMV.name] != "quads" or (kind in TURNED if half == 9 else kind in FAST)
     ],
-    ids=lambda given: given if isinstance(given, str) else given[GEMV.name],
+    ids=lambda given: given[GEMV.name] if isinstance(given, dict) else str(given),
 )
-@pytest.mark.parametrize("half", [pytest.param(9, marks=pytest.mark.slow), 12])  # columns: odd, and whole vec4s
 def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], half: int, device: Device) -> None:
-    rng = np.random.default_rng(5)
+    rng, device = np.random.default_rng(5), able(device, route)
     data = random_blocks(kind, 2 * half, rng)
     exact = dequantised(kind, data)
     bias = rng.normal(size=2 * half).astype(np.float32)

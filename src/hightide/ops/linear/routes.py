@@ -47,7 +47,10 @@ class BlockWeight:
 
 
 def _possible(traits: Traits, option: str) -> bool:
-    return traits.subgroup_size >= {"broadcast": LANES, "subgroups": LANES, "quads": QUAD}.get(option, 0)
+    lanes = traits.subgroup_size
+    if option == "quads":
+        return QUAD <= lanes < LANES
+    return lanes >= LANES or option not in ("broadcast", "subgroups")
 
 
 def _first(traits: Traits, *options: str) -> str:
