@@ -1,8 +1,9 @@
 // One token id per row of logits: the largest (temperature 0), or one drawn from the softmax at a temperature,
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary, in words
 // of 32 tokens. Nothing is sorted: thresholds are found by bisection over the bits of logits, mostly of a few that are
-// taken into shared memory first.
-// ROOT: of the number of lanes. AHEAD: how many vec4s are loaded at once.
+// taken aside first.
+// ROOT: of the number of lanes. AHEAD: how many vec4s are loaded at once. SHARED: those few are in shared memory. On software
+// adapters they are not: browsers have it set to zero, for which SwiftShader compiles an instruction per number.
 // A row with NaN or +infinity, or with nothing but -infinity, gives -1. -infinity rules a token out.
 // MASKED: so does a 0 in the row's mask, if it has one; a mask that leaves nothing gives -2. Words of 0 are skipped.
 #const T = "vec4<f32>" if VEC4 else "f32"
@@ -13,6 +14,7 @@
 #read masks: i32 if MASKED                // a bit per token
 #read masked: i32 if MASKED               // the number of a row's mask, or -1
 #write ids: i32
+#write taken: vec2<u32> if not SHARED     // the bits of logits, and their tokens
 
 const ROOT = ${ROOT}u;
 const LANES = ROOT * ROOT;
@@ -20,13 +22,14 @@ const LOWEST = -3.4028234e38;
 const RULED_OUT = 0xff800000u;  // the bits of -infinity
 const FINITE = 0x00800000u;     // ordered(-infinity) + 1
 const NOWHERE = 0xffffffffu;    // the place of a lane that found what is not a number; the mask of a row without one
-const MOST_TAKEN = 1024u;
+const MOST_TAKEN = ${MOST_TAKEN}u;
 const LIKELY = 256.0;           // tokens that mostly have top-p of all weight
-var<workgroup> values: array<vec2<f32>, LANES>;
+var<workgroup> values: array<vec2<f32>, LANES>;    // in the loop: a lane's, then the sum of those before it in its group
 var<workgroup> places: array<u32, LANES>;
 var<workgroup> sums_of_groups: array<vec2<f32>, ROOT>;
-var<workgroup> taken: array<f32, MOST_TAKEN>;
-var<workgroup> taken_places: array<u32, MOST_TAKEN>;
+#if SHARED
+var<workgroup> taken: array<vec2<u32>, MOST_TAKEN>;
+#end
 
 // What the sum over the lanes is for. A search takes a turn for each bit of its threshold.
 const BOUND = 0u;   // search: a threshold that enough logits reach for sure
@@ -35,12 +38,14 @@ const TOP_K = 2u;   // search: the largest threshold that at least k logits reac
 const WEIGH = 3u;   // all that top-k left
 const TOP_P = 4u;   // search: the largest threshold above which there is at least p of that
 const DRAW = 5u;    // the lane in whose share the draw falls
-const TOKEN = 6u;   // the token of that lane
+const PIECE = 6u;   // the piece of that lane's items
+const TOKEN = 7u;   // the item of that piece
 
 // The part of a row that a lane holds.
 struct Part {
     logits: u32,      // where the row begins
     mask: u32,        // where its mask does
+    taken: u32,       // where what is taken of it does
     first: u32,       // word
     end: u32,
     most: f32,        // of the row's allowed logits
@@ -49,32 +54,23 @@ struct Part {
 
 // The lane in whose share a part of the sum over all lanes ends, and what of that part is left there.
 struct Share { lane: u32, left: f32 }
-fn share_at(part_of_sum: f32) -> Share {
-    var group = Share(0u, part_of_sum);
-    var left = part_of_sum;
+fn share_at(part_of_sum: f32, sum: f32) -> Share {
+    var group = 0u;
+    var before = 0.0;
+    var running = 0.0;
     for (var i = 0u; i < params.root; i++) {
-        if (sums_of_groups[i].y <= 0.0) { continue; }
-        group = Share(i * ROOT, left);
-        if (left < sums_of_groups[i].y) { break; }
-        left -= sums_of_groups[i].y;
+        if (running <= part_of_sum && running < sum) {
+            group = i;
+            before = running;
+        }
+        running += sums_of_groups[i].y;
     }
-    var found = group;
-    left = group.left;
-    for (var i = group.lane; i < group.lane + params.root; i++) {
-        if (values[i].y <= 0.0) { continue; }
-        found = Share(i, left);
-        if (left < values[i].y) { break; }
-        left -= values[i].y;
+    var found = Share(group * ROOT, part_of_sum - before);
+    for (var i = group * ROOT; i < group * ROOT + params.root; i++) {
+        let left = part_of_sum - before - values[i].y;
+        if (left >= 0.0 && values[i].y < sums_of_groups[group].y) { found = Share(i, left); }
     }
     return found;
-}
-
-// How many logits the lanes before this one counted.
-fn counted_before(lane: u32) -> u32 {
-    var sum = 0.0;
-    for (var i = 0u; i < lane / ROOT; i++) { sum += sums_of_groups[i].x; }
-    for (var i = lane / ROOT * ROOT; i < lane; i++) { sum += values[i].x; }
-    return u32(sum);
 }
 
 // Which of ROOT lanes, `step` apart, found the largest value first; a place that is NOWHERE comes before all.
@@ -137,9 +133,9 @@ fn weights_of(part: Part, value: vec4<f32>, is_allowed: vec4<bool>, threshold: u
     return select(vec4<f32>(-1.0), weight, kept);
 }
 
-// The items of a lane: of `few` that were taken, or tokens if that is 0.
+// The items of a lane: four of the `few` that were taken, or tokens if that is 0.
 fn first_item(lane: u32, few: u32) -> u32 {
-    return select(min(lane * params.run * 32u, params.width), min(lane * ((few + LANES - 1u) / LANES), few), few > 0u);
+    return select(min(lane * params.run * 32u, params.width), min(lane * 4u, few), few > 0u);
 }
 
 // The items of one of the LANES pieces that a lane's items are divided into: the first, and the one behind the last.
@@ -152,25 +148,36 @@ fn items_of_piece(lane: u32, piece: u32, few: u32) -> vec2<u32> {
 
 // The weight of an item, as of a logit.
 fn item_weight(part: Part, item: u32, few: u32, threshold: u32, least: f32) -> f32 {
-    if (few > 0u) { return weights_of(part, vec4<f32>(taken[item]), vec4<bool>(true), threshold, least).x; }
-    let is_allowed = are_set(allowed(part, item / 32u), item / 4u % 8u);
-    return weights_of(part, four(part, item / 4u * 4u), is_allowed, threshold, least)[item % 4u];
+    var is_allowed = vec4<bool>(true);
+    var value = vec4<f32>();
+    if (few > 0u) {
+        value = vec4<f32>(bitcast<f32>(taken[part.taken + item].x));
+    } else {
+        is_allowed = are_set(allowed(part, item / 32u), item / 4u % 8u);
+        value = four(part, item / 4u * 4u);
+    }
+    return weights_of(part, value, is_allowed, threshold, least)[item % 4u];
+}
+
+// Four logits of a word, or those of a lane that were taken.
+fn four_of(part: Part, word: u32, j: u32, lane: u32, few: u32) -> vec4<f32> {
+    if (few == 0u) { return four(part, word * 32u + j * 4u); }
+    let at = part.taken + lane * 4u;
+    return bitcast<vec4<f32>>(vec4<u32>(taken[at].x, taken[at + 1u].x, taken[at + 2u].x, taken[at + 3u].x));
 }
 
 // How many logits of this lane reach a threshold, and their weight.
 fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<f32> {
     var count = vec4<f32>();
     var weight = vec4<f32>();
-    for (var i = first_item(lane, few); few > 0u && i < first_item(lane + 1u, few); i++) {
-        let one = weights_of(part, vec4<f32>(taken[i]), vec4<bool>(true, false, false, false), threshold, least);
-        count += step(vec4<f32>(), one);
-        weight += max(one, vec4<f32>());
-    }
-    for (var word = part.first; few == 0u && word < part.end; word++) {
-        let bits = allowed(part, word);
-        for (var j = 0u; j < fours_of(bits); j += ${AHEAD}u) {
+    let items = first_item(lane + 1u, few) - first_item(lane, few);
+    let words = select(part.end - part.first, min(items, 1u), few > 0u);
+    for (var n = 0u; n < words; n++) {
+        var bits = (1u << items) - 1u;
+        if (few == 0u) { bits = allowed(part, part.first + n); }
+        for (var j = 0u; j < select(fours_of(bits), 1u, few > 0u); j += ${AHEAD}u) {
             #for a in AHEAD
-            let value$a = four(part, word * 32u + (j + ${a}u) * 4u);
+            let value$a = four_of(part, part.first + n, j + ${a}u, lane, few);
             #end
             #for a in AHEAD
             let weights$a = weights_of(part, value$a, are_set(bits, j + ${a}u), threshold, least);
@@ -190,6 +197,9 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
     part.mask = NOWHERE;
     #if MASKED
     if (masked[row] >= 0) { part.mask = min(u32(masked[row]), params.mask_rows - 1u) * params.words; }
+    #end
+    #if not SHARED
+    part.taken = row * MOST_TAKEN;
     #end
     part.first = min(lane * params.run, params.words);
     part.end = min(part.first + params.run, params.words);
@@ -253,7 +263,9 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
     var few = 0u;            // that were taken
     var few_weight = 0.0;
     var wanted = 0.0;
-    var found = Share();
+    var holder = 0u;         // the lane that has the token
+    var found = Share();     // where in a sum the draw falls
+    var chosen = NOWHERE;    // item
     // Every turn is one sum over the lanes. One loop for all of them, since a barrier costs a software adapter much to compile.
     var purpose = select(DRAW, BOUND, has_k || has_p);
     var bit = 31u;
@@ -264,10 +276,12 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
         if (purpose == BOUND) {
             let reach = (at < vec4<u32>(params.width)) & (ordered(largest) >= vec4<u32>(tried));
             mine.x = dot(select(vec4<f32>(), vec4<f32>(1.0), reach), vec4<f32>(1.0));
-        } else if (purpose == TOKEN) {
-            let items = items_of_piece(found.lane, lane, few);
+        } else if (purpose == PIECE || purpose == TOKEN) {
+            let items = items_of_piece(holder, select(lane, found.lane, purpose == TOKEN), few);
             for (var i = items.x; i < items.y; i++) {
-                mine.y += max(0.0, item_weight(part, i, few, threshold, least));
+                let weight = max(0.0, item_weight(part, i, few, threshold, least));
+                if (weight > 0.0 && mine.y <= found.left) { chosen = i; }
+                mine.y += weight;
             }
         } else {
             let reaching = select(threshold, max(threshold, tried), purpose == TOP_K || purpose == TOP_P);
@@ -278,7 +292,11 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
         workgroupBarrier();
         if (lane < ROOT) {
             var sum = vec2<f32>();
-            for (var i = 0u; i < params.root; i++) { sum += values[lane * ROOT + i]; }
+            for (var i = lane * ROOT; i < lane * ROOT + params.root; i++) {
+                let before = sum;
+                sum += values[i];
+                values[i] = before;
+            }
             sums_of_groups[lane] = sum;
         }
         workgroupBarrier();
@@ -296,7 +314,9 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             if (sum.x <= f32(MOST_TAKEN)) {
                 few = u32(sum.x);
                 few_weight = sum.y;
-                var next = counted_before(lane);
+                var before = values[lane].x;
+                for (var i = 0u; i < lane / ROOT; i++) { before += sums_of_groups[i].x; }
+                var next = u32(before);
                 let end = next + u32(mine.x);
                 for (var word = part.first; word < part.end && next < end; word++) {
                     let bits = allowed(part, word);
@@ -305,8 +325,7 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
                         let reach = are_set(bits, j) & (ordered(value) >= vec4<u32>(threshold));
                         for (var c = 0u; c < 4u; c++) {
                             if (reach[c]) {
-                                taken[next] = value[c];
-                                taken_places[next] = word * 32u + j * 4u + c;
+                                taken[part.taken + next] = vec2<u32>(bitcast<u32>(value[c]), word * 32u + j * 4u + c);
                                 next++;
                             }
                         }
@@ -329,26 +348,24 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
         } else if (purpose == TOP_P) {
             threshold = max(threshold, min(searched, ordered(vec4<f32>(part.most)).x));
             purpose = DRAW;
-        } else if (purpose == DRAW) {
-            found = share_at(load_settings(given + 4u) * sum.y);
-            purpose = TOKEN;
-        } else {
+        } else if (purpose == TOKEN) {
             if (lane == 0u) {
-                let inner = share_at(found.left);
-                let items = items_of_piece(found.lane, inner.lane, few);
-                var left = inner.left;
-                var chosen = place;
-                for (var i = items.x; i < items.y; i++) {
-                    let weight = item_weight(part, i, few, threshold, least);
-                    if (weight <= 0.0) { continue; }
-                    if (few > 0u) { chosen = taken_places[i]; } else { chosen = i; }
-                    if (left < weight) { break; }
-                    left -= weight;
+                if (chosen == NOWHERE) {
+                    chosen = place;
+                } else if (few > 0u) {
+                    chosen = taken[part.taken + chosen].y;
                 }
                 ids[row] = select(i32(chosen), none, nothing);
             }
             return;
+        } else {
+            found = share_at(select(found.left, load_settings(given + 4u) * sum.y, purpose == DRAW), sum.y);
+            holder = select(holder, found.lane, purpose == DRAW);
+            purpose += 1u;
         }
         workgroupBarrier();
+        #if not SHARED
+        storageBarrier();
+        #end
     }
 }

@@ -14,6 +14,7 @@ from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kerne
 SETTINGS = 5  # temperature, top-k, top-p, min-p, draw in 0..1
 NO_NUMBERS = -1  # instead of an id: the logits are not numbers
 NONE_ALLOWED = -2  # instead of an id: the mask leaves no token
+MOST_TAKEN = 1024  # logits that a kernel takes aside, of eight bytes with their tokens
 
 
 @op("hightide.sample.default", family="sampling")
@@ -69,6 +70,7 @@ class Sample(Op):
         wide = not traits.software and traits.invocations >= 1024
         root, ahead = 32 if wide else 16, 1 if traits.software else 4
         constants = {"ROOT": root, "AHEAD": ahead, "VEC4": logits.width % 4 == 0, "MASKED": masks is not None}
+        constants |= {"MOST_TAKEN": MOST_TAKEN, "SHARED": not traits.software}
         yield kernel("sampling/sample.wgsl", **constants).over(
             logits.rows,
             logits=logits,
@@ -76,6 +78,7 @@ class Sample(Op):
             masks=masks,
             masked=self.masked,
             ids=out,
+            taken=ctx.scratch(logits.rows * MOST_TAKEN * 8) if traits.software else None,
             rows=logits.rows,
             width=logits.width,
             words=words,
