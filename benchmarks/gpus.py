@@ -29,6 +29,10 @@ from hightide.tools.opened_file import open_file
 TARGETS = "amd:navi21,amd:navi31,amd:gfx1201"
 LEVELS = ({"S": 1, "pos": 128}, {"S": 1, "pos": 4000}, {"S": 128, "pos": 0}, {"S": 512, "pos": 0})
 CONTEXT = 4608
+ROUTES: tuple[tuple[dict[str, str], str], ...] = (
+    ({}, ""),
+    ({"linear.activations": "int8"}, ", 8-bit activations"),
+)
 # width, layers, heads, kv heads, depth of a head, width of the FFN
 SHAPES = {"Llama-3.2-1B, Q4_0": (2048, 16, 32, 8, 64, 8192), "Llama-3.1-8B, Q4_0": (4096, 32, 32, 8, 128, 14336)}
 VOCABULARY = 128_256
@@ -47,9 +51,10 @@ def main() -> None:
                 path, device="cpu", context=CONTEXT, chunk=max(default_chunk(gpu.traits) for gpu in gpus)
             )
             for gpu in gpus:
-                judged = judge_file(opened, gpu, LEVELS, {})
-                rates = (f"{level.rate:,.0f}" for level in judged.levels if level.rate is not None)
-                print(f"| {name} | {gpu.name} | {' | '.join(rates)} |", flush=True)
+                for routes, added in ROUTES:
+                    judged = judge_file(opened, gpu, LEVELS, routes)
+                    rates = (f"{level.rate:,.0f}" for level in judged.levels if level.rate is not None)
+                    print(f"| {name}{added} | {gpu.name} | {' | '.join(rates)} |", flush=True)
     if options.peers:
         print()
         for line in beside_llama_cpp(gpus):

@@ -4,6 +4,7 @@ fit, and loops that stream weights load whole vectors."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from case_plans import CASES, plans
 
 from hightide.formats.gguf import block_size
 from hightide.graph.blob import Zeros
+from hightide.ops.blocks.dispatch import NIBBLES
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import Choices
+from hightide.ops.linear.routes import ACTIVATIONS
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.case_graph import CaseGraph
@@ -37,12 +40,14 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[P
     """The names of all kernels of all op cases by the routes of a GPU, and their SPIR-V."""
     found: dict[str, str] = {}
     choices = Choices(GPUS["amd:navi31"].traits)
+    in_codes = replace(choices, chosen={ACTIVATIONS.name: "int8"})
     of_cases = (plan for case in CASES for plan in plans(CaseGraph(case, np.random.default_rng(7)), choices))
-    for plan in (*of_cases, *large_products(choices)):
+    for plan in (*of_cases, *large_products(choices), *large_products(in_codes)):
         for step in plan.steps:
             shader = step.dispatch.kernel.shader(step.dispatch.halves)
             found.setdefault(shader.text, shader.name)
     assert len(found) > 300 and sum(name.endswith("_large") for name in found.values()) == 2 * len(BLOCK_TYPES)
+    assert sum("_int8_4" in name for name in found.values()) == 2 * len(NIBBLES)
     return list(found.values()), write_spirv(list(found), tmp_path_factory.mktemp("spirv"))
 
 
@@ -84,6 +89,10 @@ def test_nothing_spills_and_enough_waves_fit(name: str, kernels: tuple[list[str]
         loaded = sum(loop.own.loaded for loop in loops(code))
         loads = sum(loop.own.kinds.get("load", 0.0) for loop in loops(code))
         assert loads and loaded / loads >= 8, (kernel, loaded, loads)
+    packed = [(kernel, code) for kernel, code in zip(names, codes, strict=True) if "_int8_" in kernel]
+    for kernel, code in packed:  # four products to an instruction
+        products = sum(loop.own.products for loop in loops(code))
+        assert products > 3 * sum(loop.own.kinds.get("fma", 0.0) for loop in loops(code)), kernel
 
 
 def test_a_model_is_judged_for_every_target() -> None:

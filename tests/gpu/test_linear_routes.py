@@ -151,11 +151,11 @@ def test_large_tiles_are_right(kind: str, gated: bool, device: Device) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Q4", "Q4_1"])
-@pytest.mark.parametrize("gemv", ["registers", "subgroups"])
-def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str, device: Device) -> None:
+@pytest.mark.parametrize(("gemv", "gemm"), [("registers", "registers"), ("subgroups", "shared")])
+def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str, gemm: str, device: Device) -> None:
     rng = np.random.default_rng(6)
-    n, b = 24, GraphBuilder()
-    x = b.input((1, 9, K))
+    n, b = 70, GraphBuilder()
+    x = b.input((1, 67, K))
     if kind == "Q4":
         codes, scales = rng.integers(0, 256, (n, K // 2), dtype=np.uint8), rng.uniform(0.01, 0.1, (K // 32, n))
         nibbles = np.stack([codes & 15, codes >> 4], axis=-1).reshape(n, K) - 8.0
@@ -166,9 +166,9 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
         data = random_blocks(kind, n, rng)
         exact = dequantised(kind, data)
         out = b.call("hightide.linear.default", x, weight_value(b, kind, data), None, None, "")
-    route = possible(device, {GEMV.name: gemv, GEMM.name: "registers"})
+    route = possible(device, {GEMV.name: gemv, GEMM.name: gemm})
     session = GpuSession(b.graph(out), device, choices={**route, ACTIVATIONS.name: "int8"})
-    for rows in (9, 1, 2):
+    for rows in (67, 9, 17, 1, 2):
         session.poison()
         given = rng.normal(size=(1, rows, K)).astype(np.float32)
         given[0, 0, :32] = 0
@@ -179,6 +179,29 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
         assert 1e-5 < error < 0.015, f"{error} at {rows} rows"  # rounded, and no more than that
         rounded = rounded_to_codes(given.astype(np.float64)) @ exact.T
         assert np.abs(got - rounded).max() <= 4e-6 * np.abs(rounded).max(), rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q4_K"])
+def test_a_gated_linear_with_activations_in_8_bits_is_right(kind: str, device: Device) -> None:
+    rng = np.random.default_rng(7)
+    half, b = 37, GraphBuilder()
+    data = random_blocks(kind, 2 * half, rng)
+    x, residual = b.input((1, 67, K)), b.input((1, 67, half))
+    bias = rng.normal(size=2 * half).astype(np.float32)
+    call = b.call("hightide.linear.default", x, weight_value(b, kind, data), b.constant(bias), residual, "silu")
+    session = GpuSession(b.graph(call), device, choices={GEMM.name: "shared", ACTIVATIONS.name: "int8"})
+    for rows in (67, 16, 32, 33):
+        session.poison()
+        given = [rng.normal(size=(1, rows, width)).astype(np.float32) for width in (K, half)]
+        assert session.level(given)[1].steps[-1].dispatch.kernel.name.startswith(f"{kind.lower()}_int8")
+        product = rounded_to_codes(given[0].astype(np.float64)) @ dequantised(kind, data).T + bias
+        gate, up = np.split(product, 2, axis=-1)
+        with np.errstate(over="ignore"):  # of exp, where silu is 0
+            expected = gate / (1 + np.exp(-gate)) * up + given[1]
+        (got,) = session.run(given)
+        check_blank_parameters(session, given)
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
 
 
 @pytest.mark.parametrize(

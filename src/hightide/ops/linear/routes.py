@@ -85,7 +85,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
-        route = route if route in SPLITTING else "registers"
+        route = route if route in (*SPLITTING, "shared") else "registers"
     sides = product.epilogue.sides
     tile = _tile(route, ALIKE if alike else m, weight, product, ctx.choices.traits.subgroup_size, int8)
     if product.norm is not None:
@@ -155,6 +155,9 @@ class Tile:
 
 def _tile(route: str, m: int, weight: BlockWeight, product: Product, subgroup_size: int, int8: bool) -> Tile:
     """The tile of a route for `m` rows."""
+    if route == "shared" and int8:
+        rows = 4 if m == ALIKE else next((rows for rows in (1, 2) if m <= 16 * rows), 4)
+        return Tile("int8_tile", f"int8_{rows}", 16 * rows, 64 // product.epilogue.sides, {"ROWS": rows})
     if route == "shared" and m > 32 and ceil_div(m, 64) * ceil_div(weight.n, 64) >= ENOUGH_TILES:
         return Tile("large_tile", "large", 64, 64 // product.epilogue.sides, {})
     if route == "shared":
