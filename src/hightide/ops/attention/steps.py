@@ -19,6 +19,7 @@ from hightide.traits import Traits
 
 FEW_TOKENS = 8  # up to here a call is decoding: one token, or a draft that is checked
 STREAM_ROWS = 16  # query rows of a workgroup, at most: a fifth faster than 8 on llvmpipe at a depth of 64
+NARROW_ROWS = 8  # the same for subgroups of four lanes: as fast on SwiftShader, and half to compile
 REGISTERS = 64  # elements of q, and of the sums, that a lane of stream.wgsl may hold; 128 take 6 s to compile
 MAX_PARTS = 16  # of a head that a lane may hold: its loads are written out, and 64 take 4 s to compile, 128 take 15 s
 TILE_ROWS = 8  # as tiles.wgsl divides its lanes
@@ -197,7 +198,8 @@ def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
     parts = ceil_div(max(attention.depth, attention.value_depth), 4)
     if route in ("single", "stream") and parts <= MAX_PARTS:
-        rows = attention.tile(min(STREAM_ROWS, REGISTERS // parts))
+        most = STREAM_ROWS if ctx.choices.traits.subgroup_size >= 8 else NARROW_ROWS
+        rows = attention.tile(min(most, REGISTERS // parts))
         yield _stream(attention, rows, lanes=8 if ctx.choices.traits.software else 64)
     elif few:
         yield from _split(ctx, attention)
