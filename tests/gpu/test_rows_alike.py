@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from op_runner import of_four_lanes
 from test_blocks import K, random_blocks, weight_value
 
 from hightide.gpu.device import Device
@@ -13,7 +14,7 @@ from hightide.graph.values import TensorValue
 from hightide.ops.attention.steps import DECODE
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.builder import GraphBuilder
-from hightide.ops.linear.routes import GEMM
+from hightide.ops.linear.routes import ACTIVATIONS, GEMM
 from hightide.ops.pages.work_lists import SequenceRows, ragged
 from hightide.ops.rows import ROWS
 from hightide.runtime.gpu_session import GpuSession
@@ -74,15 +75,18 @@ def q4gsw(b: GraphBuilder, k: int = K, group: int = 64) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("route", GEMM.options)
 def test_4_bit_linears_on_every_route(route: str, device: Device) -> None:
+    device = of_four_lanes(device) if route == "quads" else device
     if not GEMM.possible(device.traits, route):
         pytest.skip(f"{device.adapter.name} cannot run {route}")
     b = GraphBuilder()
     check(b, *linears(b, "hightide.linear_q4.default", *q4gsw(b)), device, **{GEMM.name: route})
 
 
-def test_4_bit_linears_with_activations_in_8_bits(device: Device) -> None:
+@pytest.mark.parametrize("route", ["registers", "shared"])
+def test_4_bit_linears_with_activations_in_8_bits(route: str, device: Device) -> None:
     b = GraphBuilder()
-    check(b, *linears(b, "hightide.linear_q4.default", *q4gsw(b)), device, **{"linear.activations": "int8"})
+    routes = {GEMM.name: route, ACTIVATIONS.name: "int8"}
+    check(b, *linears(b, "hightide.linear_q4.default", *q4gsw(b)), device, **routes)
 
 
 def test_float_linears_and_others(device: Device) -> None:
