@@ -16,11 +16,12 @@ from wgpu.backends.wgpu_native._helpers import generate_report
 from hightide.gpu.device import Device
 from hightide.gpu.recorder import Recorder
 from hightide.graph.symbols import evaluate
+from hightide.ops.builder import GraphBuilder
 from hightide.planning.explain import explain
 from hightide.planning.levels import MaxElements
 from hightide.planning.planner import Plan, Planner
 from hightide.pte.program import load
-from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.gpu_session import SMALL_INPUT, GpuSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 STEP_BYTES = 256  # the most a steady step may write besides its inputs
@@ -58,6 +59,23 @@ def test_a_steady_decode_step_creates_no_gpu_object(device: Device) -> None:
         session.run(call(1, position))
         assert device.created == created and native_objects() == kept, f"position {position}"
     assert session.levels.planned == planned
+
+
+def test_an_input_is_written_unless_its_buffer_holds_it(device: Device) -> None:
+    """Whatever was written to it in between: less, more, or more than is remembered."""
+    b = GraphBuilder()
+    x = b.input((40, 1024))
+    session = GpuSession(b.graph(b.call("aten.relu.default", x)), device)
+    inputs = {rows: np.random.default_rng(rows).normal(size=(rows, 1024)).astype(np.float32) for rows in (1, 3, 40)}
+    assert inputs[3].nbytes <= SMALL_INPUT < inputs[40].nbytes
+    last = 0
+    for rows in (1, 1, 40, 1, 3, 1, 40, 40, 3, 3):
+        before = session.counters.input_bytes
+        (got,) = session.run([inputs[rows]])
+        assert (got == np.maximum(inputs[rows], 0)).all(), f"{rows} rows after {last}"
+        kept = rows == last and rows < 40
+        assert session.counters.input_bytes - before == (0 if kept else inputs[rows].nbytes)
+        last = rows
 
 
 def test_commands_and_memory_do_not_leak(device: Device) -> None:

@@ -462,7 +462,8 @@ class GpuSession(BaseSession):
             if not array.size or buffer is None:
                 continue
             data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
-            if data and self._written.pop(position, b"") == data:
+            known = self._written.pop(position, b"")
+            if data and known == data:
                 self._written[position] = data
                 continue
             self.recorder.write(buffer, 0, array)
