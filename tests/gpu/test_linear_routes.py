@@ -168,7 +168,7 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
         out = b.call("hightide.linear.default", x, weight_value(b, kind, data), None, None, "")
     route = possible(device, {GEMV.name: gemv, GEMM.name: gemm})
     session = GpuSession(b.graph(out), device, choices={**route, ACTIVATIONS.name: "int8"})
-    for rows in (67, 9, 17, 1, 2):
+    for rows in (67, 9, 17, 1, 4):
         session.poison()
         given = rng.normal(size=(1, rows, K)).astype(np.float32)
         given[0, 0, :32] = 0
@@ -176,6 +176,9 @@ def test_activations_in_8_bits_change_results_by_a_percent(kind: str, gemv: str,
         (got,) = session.run([given])
         check_blank_parameters(session, [given])
         error = np.abs(got - expected).max() / np.abs(expected).max()
+        if rows <= 4:  # as they are
+            assert error <= 4e-6, rows
+            continue
         assert 1e-5 < error < 0.015, f"{error} at {rows} rows"  # rounded, and no more than that
         rounded = rounded_to_codes(given.astype(np.float64)) @ exact.T
         assert np.abs(got - rounded).max() <= 4e-6 * np.abs(rounded).max(), rows
@@ -224,15 +227,15 @@ def test_routes_follow_the_adapter(traits: Traits, gemv: str, gemm: str) -> None
 def test_routes_can_be_chosen_in_the_environment(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     b = GraphBuilder()
     weight, scales = np.zeros((8, 32), np.uint8), np.ones((2, 8), np.float32)
-    x = b.input((1, 64))
+    x = b.input((8, 64))
     graph = b.graph(b.call("et_vk.linear_q4gsw.default", x, b.constant(weight), b.constant(scales), 32, None))
 
     def routes() -> list[str]:
-        _, plan, _ = GpuSession(graph, device).level([np.ones((1, 64), np.float32)])
+        _, plan, _ = GpuSession(graph, device).level([np.ones((8, 64), np.float32)])
         return [step.dispatch.kernel.name for step in plan.steps]
 
     assert "activations_int8" not in routes()
-    monkeypatch.setenv("HIGHTIDE_ROUTES", "linear.activations=int8, linear.gemv=split")
+    monkeypatch.setenv("HIGHTIDE_ROUTES", "linear.activations=int8, linear.gemm=shared")
     assert routes()[0] == "activations_int8"
     for wrong, message in (("linear.gem=split", "no choice of routes 'linear.gem'"), ("linear.gemv=x", "no route 'x'")):
         monkeypatch.setenv("HIGHTIDE_ROUTES", wrong)

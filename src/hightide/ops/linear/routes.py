@@ -10,6 +10,7 @@ and share tiles of memory for many.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context, Dispatch, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
 from hightide.ops.norm.norm import rms_norm
-from hightide.ops.rows import rows_alike
+from hightide.ops.rows import ROWS, rows_alike
 from hightide.traits import Traits
 from hightide.wgsl.preprocessor import Constant
 
@@ -72,22 +73,24 @@ GEMM = Choice(
 )
 
 
-# Opt-in: x is rounded to 8 bits, which changes results by about 1 % of their range, and gated ones by up to 7 %.
+# Opt-in: many rows of x are rounded to 8 bits, which changes results by about 1 % of their range, and gated ones by up
+# to 7 %. Few rows are not: their products wait for weights, whatever x is.
 ACTIVATIONS = Choice("linear.activations", ("f32", "int8"), lambda traits: "f32", exact=False)
 
 
 def block_product(ctx: Context, weight: BlockWeight, product: Product, first: int = 0) -> Iterator[Dispatch]:
     """Rows of x times the weight, and the epilogue; `first` is the product's column that the weight starts at."""
-    m, blocks, alike = product.rows, weight.blocks, rows_alike(ctx)
-    route = ctx.choose(GEMM if alike or m > FEW else GEMV)
-    int8 = weight.nibbles and _in_codes(ctx.choices)
+    m, blocks = product.rows, weight.blocks
+    many = _many(ctx.choices, m)
+    route = ctx.choose(GEMM if many else GEMV)
+    int8 = many and weight.nibbles and _in_codes(ctx.choices)
     x: dict[str, Any] = {"x": product.x}
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
-        route = route if route in (*SPLITTING, "shared") else "registers"
+        route = route if route == "shared" else "registers"
     sides = product.epilogue.sides
-    tile = _tile(route, ALIKE if alike else m, weight, product, ctx.choices.traits.subgroup_size, int8)
+    tile = _tile(route, ALIKE if rows_alike(ctx) else m, weight, product, ctx.choices.traits.subgroup_size, int8)
     if product.norm is not None:
         x |= {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (BLOCK * blocks * sides)}
     made = kernel(
@@ -115,8 +118,7 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
 def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[Dispatch, None, Product]:
     """The norm of x as a dispatch of its own, unless the kernel of the product does it; what is left to do."""
     norm, rows = product.norm, product.rows
-    few = rows <= FEW and not rows_alike(ctx)
-    if norm is None or (by_blocks and few and ctx.choose(GEMV) in SPLITTING and not _in_codes(ctx.choices)):
+    if norm is None or (by_blocks and not _many(ctx.choices, rows) and ctx.choose(GEMV) in SPLITTING):
         return product
     normed = ctx.scratch(rows * product.k * 4)
     yield rms_norm(ctx, product.x, rows, product.k, norm.weight, norm.eps, normed)
@@ -125,7 +127,8 @@ def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[D
 
 def operand(choices: Choices, x: np.ndarray, nibbles: bool) -> np.ndarray:
     """What a product by blocks takes for x, with weights that are nibbles or not: x, or x in 8-bit codes."""
-    return rounded_to_codes(x) if nibbles and _in_codes(choices) else x
+    many = _many(choices, math.prod(x.shape[:-1]))
+    return rounded_to_codes(x) if many and nibbles and _in_codes(choices) else x
 
 
 def rounded_to_codes(x: np.ndarray) -> np.ndarray:
@@ -136,6 +139,11 @@ def rounded_to_codes(x: np.ndarray) -> np.ndarray:
         per_step = np.where(most > 0, np.float32(127) / most, np.float32(0))
     codes = np.rint(blocks * per_step).astype(x.dtype)
     return (codes * (most / np.float32(127)).astype(x.dtype)).reshape(x.shape)
+
+
+def _many(choices: Choices, rows: int) -> bool:
+    """Whether a GEMM takes them."""
+    return rows > FEW or choices(ROWS) == "alike"
 
 
 def _in_codes(choices: Choices) -> bool:

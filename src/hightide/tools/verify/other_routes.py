@@ -38,6 +38,7 @@ def other_routes(
     found: dict[int, list[Route]] = {}
     traits = session.planner.choices.traits
     for choice in CHOICES.values():
+        exact = choice.exact and session.planner.choices.exact  # else which rows are rounded may depend on it
         for option in choice.options:
             if not choice.possible(traits, option):
                 continue
@@ -52,7 +53,7 @@ def other_routes(
                 signature = _signature(dispatches)
                 if signature not in known:
                     known.add(signature)
-                    found.setdefault(call, []).append(Route(choice.name, option, choice.exact, plan, tuple(dispatches)))
+                    found.setdefault(call, []).append(Route(choice.name, option, exact, plan, tuple(dispatches)))
     return found
 
 
