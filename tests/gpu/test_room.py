@@ -90,7 +90,7 @@ def test_memory_that_is_enough_for_smaller_chunks(device: Device, monkeypatch: p
     with LLM(MODEL, context=128, chunk=128) as llm:
         wanted = llm.generate([1, 2, 3], max_tokens=4).tokens
         needs = llm.decoder.device_bytes()
-    SmallDevice(device, sum(needs.values()) - needs["activations"] // 2, monkeypatch)
+    SmallDevice(device, sum(needs.values()) - needs["activations"] // 4, monkeypatch)  # half of them are the sampler's
     with pytest.warns(UserWarning, match="prompts are read in chunks of 32 tokens, not 128"):
         llm = LLM(MODEL, context=128, chunk=128)
     assert llm.generate([1, 2, 3], max_tokens=4).tokens == wanted
