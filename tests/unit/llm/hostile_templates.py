@@ -50,7 +50,7 @@ SLOW = {
     "big integer": "{% set n = namespace(x=9) %}" + LOOP + "{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
     "big integer as text": "{% set n = namespace(x=9) %}{% for i in range(30) %}{% set n.x = n.x * n.x %}{% endfor %}"
     "{{ '%d' % n.x }}",
-    "wordwrap": "{% set x = 'a ' * 4000000 %}{{ x|wordwrap(1) }}",  # of 4 MB it may just be done in time
+    "wordwrap": WORDS + "{% for i in range(99) %}{% set y = x|wordwrap(1) %}{% endfor %}",
     "sort": X + "{% set m = x|list %}{% for i in range(999) %}{% set y = m|sort %}{% endfor %}",
     "unique": X + "{% for i in range(999) %}{% set y = x|unique|list %}{% endfor %}",
     "groupby": X + "{% for i in range(999) %}{% set y = x|list|groupby('a') %}{% endfor %}",
