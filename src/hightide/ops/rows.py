@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide.ops.choices import Choice
+from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context
 
 # llvmpipe runs 8 lanes in one SIMD register and pays for each further 8 at every barrier: 8 lanes norm 128 rows
@@ -13,8 +13,8 @@ LANES = Choice("rows.lanes", ("8", "64"), default=lambda traits: "8" if traits.s
 ROWS = Choice("rows", ("any", "alike"), default=lambda traits: "any", by_caller=True)
 
 
-def rows_alike(ctx: Context) -> bool:
-    return ctx.choose(ROWS) == "alike"
+def rows_alike(choices: Choices) -> bool:
+    return choices(ROWS) == "alike"
 
 
 def row_lanes(ctx: Context, loads: int = 0) -> int:

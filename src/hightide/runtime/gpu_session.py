@@ -463,11 +463,9 @@ class GpuSession(BaseSession):
                 continue
             data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
             known = self._written.pop(position, b"")
-            if data and known == data:
-                self._written[position] = data
-                continue
-            self.recorder.write(buffer, 0, array)
-            self.counters.input_bytes += array.nbytes
+            if not data or known != data:
+                self.recorder.write(buffer, 0, array)
+                self.counters.input_bytes += array.nbytes
             if data:
                 self._written[position] = data
         for position in feed.values():

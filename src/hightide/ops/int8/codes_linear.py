@@ -124,7 +124,7 @@ def product(
         return
     values = 8 if form == "int4" else 4  # of a word of weights
     if k % values == 0 and row_bytes % 4 == 0 and k > 0 and (n % 4 == 0 or not constants["TO_CODES"]):
-        rows, shape = rows_per_thread(m, rows_alike(ctx))
+        rows, shape = rows_per_thread(m, rows_alike(ctx.choices))
         row_tiles, column_tiles = ceil_div(m, rows), ceil_div(n, 4)
         tile = kernel("int8/linear_tile.wgsl", f"{form}_{shape}", FORM=form, ROWS=rows, LANES=LANES, **constants)
         yield tile.over(

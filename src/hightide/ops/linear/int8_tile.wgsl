@@ -40,16 +40,12 @@ fn four_weights(at: u32) -> vec4<u32> { return vec4<u32>(weights[at][0], weights
         #for w in 4
         weights[(part * 4u + ${w}u) * STRIDE + own / 4u][own % 4u] = (words[${w // 2}] >> ${w % 2 * 4}u) & 0x0f0f0f0fu;
         #end
-        #if ROWS < 4
         if (own < ${16 * ROWS}u) {
-        #end
-        #for w in 4
-        inputs[(part * 4u + ${w}u) * STRIDE + own / ${ROWS}u][own % ${ROWS}u] = next[$w];
-        #end
-        input_factors[own] = factor;
-        #if ROWS < 4
+            #for w in 4
+            inputs[(part * 4u + ${w}u) * STRIDE + own / ${ROWS}u][own % ${ROWS}u] = next[$w];
+            #end
+            input_factors[own] = factor;
         }
-        #end
         weight_scales[own] = vec2<f32>(scale.run.x, scale.least);
         workgroupBarrier();
         let after = min(b + 1u, params.blocks - 1u);

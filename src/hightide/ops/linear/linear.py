@@ -162,7 +162,7 @@ def _normed(x: np.ndarray, weight: np.ndarray | None, eps: float) -> np.ndarray:
 
 def _linear_vec4(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> Iterator[Dispatch]:
     """Rows of whole vec4s."""
-    rows, shape = rows_per_thread(product.rows, rows_alike(ctx))
+    rows, shape = rows_per_thread(product.rows, rows_alike(ctx.choices))
     made = kernel("linear/linear_vec4.wgsl", f"linear_{shape}", ROWS=rows, LANES=LANES, **product.epilogue.constants)
     row_tiles, first = ceil_div(product.rows, rows), 0
     for weight in parts:

@@ -21,7 +21,7 @@ from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context, Dispatch, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
 from hightide.ops.norm.norm import rms_norm
-from hightide.ops.rows import ROWS, rows_alike
+from hightide.ops.rows import rows_alike
 from hightide.traits import Traits
 from hightide.wgsl.preprocessor import Constant
 
@@ -90,7 +90,9 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route == "shared" else "registers"
     sides = product.epilogue.sides
-    tile = _tile(route, ALIKE if rows_alike(ctx) else m, weight, product, ctx.choices.traits.subgroup_size, int8)
+    tile = _tile(
+        route, ALIKE if rows_alike(ctx.choices) else m, weight, product, ctx.choices.traits.subgroup_size, int8
+    )
     if product.norm is not None:
         x |= {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (BLOCK * blocks * sides)}
     made = kernel(
@@ -143,7 +145,7 @@ def rounded_to_codes(x: np.ndarray) -> np.ndarray:
 
 def _many(choices: Choices, rows: int) -> bool:
     """Whether a GEMM takes them."""
-    return rows > FEW or choices(ROWS) == "alike"
+    return rows > FEW or rows_alike(choices)
 
 
 def _in_codes(choices: Choices) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
-from hightide.ops.choices import CHOICES, Choices
+from hightide.ops.choices import Choices
 from hightide.ops.contract import Dispatch, Kernel, Scratch, Tensor
 
 HALF = 2e-3  # anything that is held or computed in halves
@@ -47,11 +47,6 @@ def _computes_in_halves(kernel: Kernel) -> bool:
 
 def chained_tolerance(graph: Graph, choices: Choices) -> float:
     """Of the outputs of a whole run."""
-    if changes_numbers(choices) or any(code in call.name for call in graph.calls for code in CODES):
+    if not choices.exact or any(code in call.name for call in graph.calls for code in CODES):
         return CHAINED_CODES
     return CHAINED_HALVES if any(isinstance(v, TensorValue) and v.dtype == "float16" for v in graph.values) else CHAINED
-
-
-def changes_numbers(choices: Choices) -> bool:
-    """Whether some route was chosen that rounds more than the usual ones."""
-    return any(not c.exact and choices(c) != c.default(choices.traits) for c in CHOICES.values())
