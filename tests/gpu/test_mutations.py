@@ -49,6 +49,7 @@ FAULTS = {
     "a place in the pool left out": ("paged_attention_keys", "u32(load_places(at / width))", "at / width"),
     "the settings of row 0": ("sample_by_row", "let given = row * ", "let given = 0u * "),
     "the first mask for every row": ("sample_masked", "* params.words; }", "* 0u; }"),
+    "a mask that a draw does not see": ("sample_masked", "let kept = is_allowed & (", "let kept = ("),
     "a mask that top-p does not see": ("sample_masked", "let reach = are_set(bits, j) & (", "let reach = ("),
     "a norm without its weight": ("rope_cache_norm", "b *= scale * load_q_norm(second);", "b *= scale;"),
     "the scale of another group": ("q4", "(b >> params.group_shift) * params.scale_row", "0u * params.scale_row"),

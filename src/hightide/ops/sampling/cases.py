@@ -15,9 +15,9 @@ def settings(*values: float) -> Const:
 
 
 def settings_by_row(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
-    """Those of the other cases in turn."""
-    kinds = [(0, 0, 1, 0, 0.5), (0.75, 1, 1, 0, 0.5), (1, 40, 0.875, 0.0625, 0.375)]
-    return np.array([kinds[n % 3] for n in range(sizes["S"])], np.float32).reshape(-1, 5)
+    """Those of the other cases in turn, and a temperature alone."""
+    kinds = [(0, 0, 1, 0, 0.5), (0.75, 1, 1, 0, 0.5), (1, 40, 0.875, 0.0625, 0.375), (1, 0, 1, 0, 0.375)]
+    return np.array([kinds[n % 4] for n in range(sizes["S"])], np.float32).reshape(-1, 5)
 
 
 def masks(rng: np.random.Generator) -> np.ndarray:
