@@ -19,7 +19,7 @@ from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
 from hightide.gpu.device import Device
 from hightide.ops import REGISTRY
-from hightide.pte.kernel_calls import find_op
+from hightide.pte.kernel_calls import find_name, find_op
 from hightide.pte.program import Method, Program, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
@@ -52,6 +52,20 @@ def test_every_step_agrees_with_the_eager_model(name: str, place: str | None) ->
     check(name, errors, HALVES.get(name, 1e-4))
     if name == "llama_8da4w" and place == "cpu":
         assert max(errors) <= 1e-6, errors
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_whole_and_split_agree(name: str, place: str | None) -> None:
+    """A method as one graph, and its delegates one by one with NumPy between them."""
+    whole, split = (load(PROGRAMS / f"{name}.pte", device=place, whole=whole) for whole in (True, False))
+    joined = [method for method in whole.methods if whole.file.methods[method] != split.file.methods[method]]
+    if not joined:
+        pytest.skip("it is one delegate")
+    errors = []
+    for method, inputs, _ in steps(name):
+        pairs = zip(whole.method(method)(*inputs), split.method(method)(*inputs), strict=True)
+        errors.append(max(relative_error(*pair) for pair in pairs))
+    check(name, errors, 2e-5)
 
 
 @pytest.mark.parametrize("name", INDEX)
@@ -123,14 +137,14 @@ def test_missing_ops_are_refused_at_load_with_the_full_list(name: str, monkeypat
     used = sorted(key for key, op in REGISTRY.items() if op in kernels or key in places)
     for key in used[::3]:
         monkeypatch.delitem(REGISTRY, key)
-    find_op.cache_clear()
+    find_name.cache_clear()
     try:
         with pytest.raises(UnsupportedError) as refused:
             load(PROGRAMS / f"{name}.pte", device="cpu")
         gone = {op: at for op, at in places.items() if op not in REGISTRY and find_op(op) is None}
     finally:
         monkeypatch.undo()
-        find_op.cache_clear()
+        find_name.cache_clear()
     head, _, listed = str(refused.value).partition(": ")
     count = "one op" if len(gone) == 1 else f"{len(gone)} ops"
     assert head == f"{name}.pte needs {count} that hightide does not support"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand_methods import method, tensor
 
 from hightide.errors import InputError, ProgramError
 from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
@@ -19,22 +20,6 @@ from hightide.pte.program import Method, Program
 from hightide.runtime.cpu_session import CpuSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
-
-
-def tensor(
-    *dims: int, dtype: str = "float32", constant: Any = None, initial: Any = None, order: tuple[int, ...] = ()
-) -> TensorSpec:
-    def blob(data: Any) -> Blob | None:
-        raw = None if data is None else np.asarray(data, dtype).tobytes()
-        return None if raw is None else Blob(raw, 0, len(raw))
-
-    order = order or tuple(range(len(dims)))
-    return TensorSpec(dtype, dims, True, order, blob(constant), blob(initial), constant is None, None)
-
-
-def method(values: list[EValue], inputs: list[int], outputs: list[int], *instructions: Instruction) -> Method:
-    file = MethodFile("forward", tuple(values), tuple(inputs), tuple(outputs), instructions, ())
-    return Program(ProgramFile(Path("hand.pte"), {"forward": file}, {}), "cpu").method()
 
 
 def test_branches() -> None:

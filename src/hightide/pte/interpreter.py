@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from hightide.ops.arrays import numpy_dtype, read_array
 from hightide.ops.contract import Context, Op, Tensor
 from hightide.ops.portable.portable import ReferenceOp
 from hightide.planning.levels import InputSpec, check_count
-from hightide.pte.kernel_calls import Signature, find_op, signature
+from hightide.pte.kernel_calls import BoundKernel, Signature, bind_kernels
 from hightide.runtime.session import Session
 from hightide.units import counted
 
@@ -61,14 +61,9 @@ class Interpreter:
         self.method = method
         self.specs = specs
         self.sessions = sessions
-        self._kernels: dict[int, tuple[type[Op], Signature]] = {}
-        for n, instruction in enumerate(method.instructions):
-            if isinstance(instruction, KernelCall):
-                op = find_op(instruction.op)
-                assert op is not None, "the program was checked when it was loaded"
-                self._kernels[n] = op, signature(instruction, method.values, op)
+        self._kernels = bind_kernels(method)
         self._first = [_first_value(value) for value in method.values]
-        self._state_ids = _state_ids(method, self._kernels)
+        self._state_ids = state_ids(method, self._kernels)
         self._torn: list[tuple[Session, Any]] = []  # sessions whose state a run may have left half changed
         self.state = self._first_state()  # mutable buffers, by value
 
@@ -127,7 +122,7 @@ class Interpreter:
             case KernelCall(op=name):
                 where = f"instruction {at} ({name})"
                 try:
-                    op, call = self._kernels[at]
+                    op, call = self._kernels[at].op, self._kernels[at].signature
                     observer.kernel(op, call, values, partial(self._run_kernel, op, call, values))
                 except HightideError as error:
                     raise type(error)(f"{where}: {error}") from None
@@ -249,22 +244,27 @@ def _first_value(spec: EValue) -> Any:
     return spec
 
 
-def _state_ids(method: MethodFile, kernels: dict[int, tuple[type[Op], Signature]]) -> list[int]:
+def state_ids(method: MethodFile, kernels: Mapping[int, BoundKernel]) -> list[int]:
     """Buffers that persist: those with an initial value, and those written in place before anything defines them."""
-    state = {id for id, spec in enumerate(method.values) if isinstance(spec, TensorSpec) and spec.initial is not None}
+    state, used = set[int](), {*method.outputs}
     defined = set(method.inputs)
     for n, instruction in enumerate(method.instructions):
         match instruction:
-            case KernelCall():
-                _, call = kernels[n]
+            case KernelCall(args=args):
+                call = kernels[n].signature
                 in_place = set(call.changes) | (set(call.writes) & set(call.reads))
                 state |= {id for id in in_place - defined if _is_computed(method.values[id])}
                 defined |= set(call.writes)
+                used.update(args, *(spec.items for id in args if isinstance(spec := method.values[id], ValueListSpec)))
             case DelegateCall(args=args):
                 defined |= set(args)
+                used.update(args)
             case MoveCall(target=target):
                 defined.add(target)
-    return sorted(state)
+    initial = {
+        id for id in used - {-1} if isinstance(spec := method.values[id], TensorSpec) and spec.initial is not None
+    }
+    return sorted(state | initial)
 
 
 def _may_grow(given: Sequence[Any]) -> bool:

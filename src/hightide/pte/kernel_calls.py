@@ -11,7 +11,7 @@ from functools import cache
 
 from hightide.errors import UnsupportedError
 from hightide.formats.instructions import KernelCall
-from hightide.formats.program_file import EValue, ValueListSpec
+from hightide.formats.program_file import EValue, MethodFile, ValueListSpec
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import arguments_of
 from hightide.ops.contract import Op
@@ -43,13 +43,14 @@ HOST_KERNELS = ("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense")
 
 
 @cache
+def find_name(kernel: str) -> str | None:
+    """The name of the op that a kernel stands for, if hightide has its reference."""
+    return next((name for name in _candidates(kernel) if name in REGISTRY), None)
+
+
 def find_op(kernel: str) -> type[Op] | None:
-    """The op that a kernel stands for, if hightide has its reference."""
-    for name in _candidates(kernel):
-        op = REGISTRY.get(name)
-        if op is not None:
-            return op
-    return None
+    name = find_name(kernel)
+    return None if name is None else REGISTRY[name]
 
 
 def _candidates(kernel: str) -> list[str]:
@@ -105,3 +106,24 @@ def signature(call: KernelCall, values: Sequence[EValue], op: type[Op]) -> Signa
     names = [argument.name for argument in arguments_of(op)]
     changes = tuple(id for name, id in zip(names, reads, strict=False) if name in op.mutates)
     return Signature(reads, writes, changes)
+
+
+@dataclass(frozen=True)
+class BoundKernel:
+    """A kernel call with its op and what it does to the method's values."""
+
+    call: KernelCall
+    name: str  # of the op
+    op: type[Op]
+    signature: Signature
+
+
+def bind_kernels(method: MethodFile) -> dict[int, BoundKernel]:
+    """The kernel calls of a method by their place among its instructions; all have an op, as checked at load."""
+    bound = {}
+    for n, call in enumerate(method.instructions):
+        if isinstance(call, KernelCall):
+            name = find_name(call.op)
+            assert name is not None, "the program was checked when it was loaded"
+            bound[n] = BoundKernel(call, name, REGISTRY[name], signature(call, method.values, REGISTRY[name]))
+    return bound

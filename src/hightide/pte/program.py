@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run, diffe
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.support import refusal
+from hightide.pte.whole_method import whole_method
 from hightide.pte.written_states import with_states_stored
 from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
 from hightide.runtime.closing import Closing
@@ -39,6 +40,7 @@ from hightide.units import counted
 if TYPE_CHECKING:
     from hightide.gpu.device import Device
 
+Key: TypeAlias = tuple[str, int]  # a method's name and the number of one of its delegates
 __all__ = ["Method", "MethodInfo", "Program", "load"]
 
 
@@ -48,12 +50,14 @@ def load(
     data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     *,
     routes: Mapping[str, str] | None = None,
+    whole: bool = True,
 ) -> Program:
     """Reads a `.pte` file, and the `.ptd` files in `data`; nothing is planned or sent to a GPU yet.
 
     `device` is "cpu" (the NumPy references), or an adapter by index or part of its name; by default the
     HIGHTIDE_DEVICE environment variable, else the best adapter, else the references. `routes` forces routes by the
-    name of the choice, such as {"linear.gemv": "split"}.
+    name of the choice, such as {"linear.gemv": "split"}. A method's delegates, and the ops that the exporter left
+    between them, are joined into one graph where that can be; `whole=False` runs them one by one, as the file has them.
     """
     check_path("path", path)
     data_files = [data] if isinstance(data, str | os.PathLike) else checked_list("data", data, "paths of .ptd files")
@@ -61,16 +65,19 @@ def load(
         check_path("data", file)
     device, routes = named_device(device), check_routes({} if routes is None else routes)
     with reading(path):
-        return Program(read_program(path, data_files), device, routes)
+        return Program(read_program(path, data_files), device, routes, whole)
 
 
 class Program(Closing):
     """A file's methods, on one device. `close()`, or leaving a `with` block, frees what they hold there."""
 
     def __init__(
-        self, file: ProgramFile, device: str | int | None = None, routes: Mapping[str, str] | None = None
+        self,
+        file: ProgramFile,
+        device: str | int | None = None,
+        routes: Mapping[str, str] | None = None,
+        whole: bool = True,
     ) -> None:
-        self.file = file
         self.device = device
         self.routes = check_routes(routes or {})
         self.closed = False
@@ -84,7 +91,8 @@ class Program(Closing):
             problem = refusal(file, delegates, on_gpu=False)
         if problem:
             raise UnsupportedError(problem)
-        self._graphs = {key: _bound(file, key, graph) for key, graph in delegates.items()}
+        graphs = {key: _bound(file, key, graph) for key, graph in delegates.items()}
+        self.file, self._graphs = _joined(file, graphs) if whole else (file, graphs)
         if device not in (None, "cpu"):
             self.gpu  # noqa: B018  an unknown device is refused now, not when a method is built
 
@@ -316,9 +324,9 @@ class _Explained(Observer):
         run()
 
 
-def _read_delegates(file: ProgramFile) -> dict[tuple[str, int], GraphFile]:
+def _read_delegates(file: ProgramFile) -> dict[Key, GraphFile]:
     """The graphs that some instruction calls, by method and number; other backends' are left out."""
-    graphs: dict[tuple[str, int], GraphFile] = {}
+    graphs: dict[Key, GraphFile] = {}
     for method in file.methods.values():
         for call in method.instructions:
             if isinstance(call, DelegateCall) and method.delegates[call.delegate].id in DELEGATE_IDS:
@@ -328,7 +336,7 @@ def _read_delegates(file: ProgramFile) -> dict[tuple[str, int], GraphFile]:
     return graphs
 
 
-def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
+def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
     """A delegate's graph with its arguments named, and inputs and outputs of the types that the method passes."""
     name, delegate = key
     method = file.methods[name]
@@ -340,6 +348,17 @@ def _bound(file: ProgramFile, key: tuple[str, int], graph: GraphFile) -> Graph:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
     return _with_host_types(bound, [method.values[id] for id in _first_call(method, delegate).args])
+
+
+def _joined(file: ProgramFile, graphs: Mapping[Key, Graph]) -> tuple[ProgramFile, dict[Key, Graph]]:
+    """The program with each method in as few graphs as can be."""
+    methods: dict[str, MethodFile] = {}
+    joined: dict[Key, Graph] = {}
+    for name, method in file.methods.items():
+        own = {number: graph for (of, number), graph in graphs.items() if of == name}
+        methods[name], made = (method, own) if _only_call(method) else whole_method(method, own)
+        joined |= {(name, number): graph for number, graph in made.items()}
+    return replace(file, methods=methods), joined
 
 
 def _check_passed(graph: GraphFile, passed: int) -> None:

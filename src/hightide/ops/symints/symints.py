@@ -17,8 +17,8 @@ class SelectAsSymInt(SymIntOp):
     """The integer at [0, ..., index, ..., 0] of an input, `index` along `dim`."""
 
     x: Tensor
-    dim: int
-    index: int
+    dim: int = 0
+    index: int = 0
 
     def symint(self, ctx: Context) -> SymExpr:
         position = ctx.input_positions.get(self.x.value.id)

@@ -1,0 +1,317 @@
+"""A method in as few graphs as it can be: its delegates, and the kernel calls that the exporter left between them.
+
+Instructions that a GPU can run are gathered into *regions*, each of which becomes one graph, so that fusing, memory
+planning, live shapes and the tools see all of it. What needs the host runs between them: jumps, numbers that
+tensors hold, ops without a kernel. A method without such instructions is one graph.
+
+The result is a method like any other, with a delegate for each region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from hightide.errors import HightideError
+from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import Delegate, MethodFile, TensorSpec, ValueListSpec
+from hightide.graph.blob import Blob
+from hightide.graph.graph import Graph
+from hightide.graph.values import TensorValue
+from hightide.ops.contract import SymIntOp, has_kernel
+from hightide.ops.storage import GPU_TYPE
+from hightide.planning.levels import INT32, MaxElements
+from hightide.planning.planner import Planner
+from hightide.pte.interpreter import state_ids, tensor_array
+from hightide.pte.kernel_calls import BoundKernel, bind_kernels
+from hightide.pte.region_graph import Number, RegionGraph, Sources
+
+SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
+HOST, GPU, EITHER, NOWHERE = "host", "gpu", "either", "nowhere"
+REGION = Delegate("hightide", Blob(b"", 0, 0), {})  # stands for a graph that was made here
+ON_SYMINTS = {f"executorch_prim.{name}.Scalar": name for name in ("add", "sub", "mul", "floordiv")}
+ITEM, SELECT = "aten._local_scalar_dense.default", "aten.select_copy.int"
+
+
+def whole_method(method: MethodFile, graphs: Mapping[int, Graph]) -> tuple[MethodFile, dict[int, Graph]]:
+    """The method with its regions as delegates, and their graphs; `graphs` are those of its own delegates."""
+    if not any(isinstance(i, KernelCall | DelegateCall) for i in method.instructions):
+        return method, dict(graphs)
+    return _Method(method, graphs).joined()
+
+
+@dataclass
+class _Piece:
+    """Instructions that run one after the other, on the host or as a region."""
+
+    block: int
+    on_gpu: bool
+    instructions: list[int]
+
+
+class _Method:
+    def __init__(self, method: MethodFile, graphs: Mapping[int, Graph]) -> None:
+        self.method, self.graphs = method, graphs
+        self.kernels = bind_kernels(method)
+        self.reads = [frozenset(self._opened(self._read_by(i, n))) for n, i in enumerate(method.instructions)]
+        self.writes = [frozenset(self._written_by(i, n)) for n, i in enumerate(method.instructions)]
+        self.jumps = any(isinstance(i, JumpFalseCall) for i in method.instructions)
+        self.states = frozenset(state_ids(method, self.kernels))
+        defined = frozenset(method.inputs).union(*self.writes)
+        numbers, owned = ({}, frozenset()) if self.jumps else (self._numbers(), self.states)
+        self.sources = Sources(method, defined, numbers, owned)
+        self.pieces: list[_Piece] = []
+
+    def joined(self) -> tuple[MethodFile, dict[int, Graph]]:
+        self.pieces = list(self._divided())
+        while shared := self._shared_states():
+            self.sources = replace(self.sources, owned=self.sources.owned - shared)
+            self.pieces = list(self._divided())
+        regions = {n: self._region(piece) for n, piece in enumerate(self.pieces) if piece.on_gpu}
+        if not self.jumps:
+            self._drop_unread(regions)
+        return self._assembled(regions)
+
+    # ---- what an instruction does
+
+    def _read_by(self, instruction: Instruction, n: int) -> Sequence[int]:
+        match instruction:
+            case KernelCall():
+                return self.kernels[n].signature.reads
+            case DelegateCall(delegate=number, args=args):
+                return args[: len(self.graphs[number].inputs)]
+            case MoveCall(source=source):
+                return (source,)
+            case JumpFalseCall(condition=condition):
+                return (condition,)
+        return ()
+
+    def _written_by(self, instruction: Instruction, n: int) -> Sequence[int]:
+        match instruction:
+            case KernelCall():
+                signature = self.kernels[n].signature
+                return (*signature.writes, *signature.changes)
+            case DelegateCall(delegate=number, args=args):
+                return args[len(self.graphs[number].inputs) :]
+            case MoveCall(target=target):
+                return (target,)
+        return ()
+
+    def _opened(self, ids: Iterable[int]) -> Iterator[int]:
+        """Values, and the items of those that are lists."""
+        for id in ids:
+            spec = self.method.values[id]
+            yield from (item for item in spec.items if item != -1) if isinstance(spec, ValueListSpec) else (id,)
+
+    def _numbers(self) -> dict[int, Number]:
+        """Integers that a graph can make by itself, of values that are defined once."""
+        times = Counter((*self.method.inputs, *(id for ids in self.writes for id in ids)))
+        made_by = {id: n for n, ids in enumerate(self.writes) for id in ids}
+        numbers: dict[int, Number] = {}
+        for kernel in self.kernels.values():
+            reads, made = kernel.signature.reads, kernel.signature.writes[0] if kernel.signature.writes else -1
+            if made < 0 or type(self.method.values[made]) is not int or any(times[id] > 1 for id in (*reads, made)):
+                continue
+            if issubclass(kernel.op, SymIntOp):
+                numbers[made] = Number(kernel.name, reads)
+            elif kernel.name in ON_SYMINTS and all(type(self.method.values[id]) is int for id in reads):
+                numbers[made] = Number(ON_SYMINTS[kernel.name], reads)
+            elif kernel.name == ITEM and (element := self._element(reads[0], made_by)):
+                numbers[made] = Number("et_vk.select_as_symint.default", element)
+        return numbers
+
+    def _element(self, id: int, made_by: Mapping[int, int]) -> tuple[int, ...]:
+        """The input (and the dim and index in it) that a tensor of one integer is; () if it is none."""
+        spec = self.method.values[id]
+        if not isinstance(spec, TensorSpec) or spec.dtype not in ("int32", "int64") or math.prod(spec.dims) != 1:
+            return ()
+        kernel = self.kernels.get(made_by.get(id, -1))
+        source = (id,) if kernel is None else kernel.signature.reads if kernel.name == SELECT else ()
+        if not source or source[0] not in self.method.inputs or any(n in made_by for n in source):
+            return ()
+        return source
+
+    # ---- which instructions make a region
+
+    def _divided(self) -> Iterator[_Piece]:
+        """In turns what the host can run and what the GPU can, each as far as it gets, between jumps."""
+        places = [self._place(i, n) for n, i in enumerate(self.method.instructions)]
+        for number, block in enumerate(self._blocks()):
+            depends = self._dependences(block)
+            left, done, on_gpu = [n for n in block if places[n] != NOWHERE], set[int](), False
+            while left:
+                piece: list[int] = []
+                for n in left:
+                    if places[n] in (EITHER, GPU if on_gpu else HOST) and depends[n] <= done:
+                        piece.append(n)
+                        done.add(n)
+                left = [n for n in left if n not in done]
+                if piece:
+                    yield _Piece(number, on_gpu and self._is_worth(piece, alone=HOST not in places), piece)
+                on_gpu = not on_gpu
+
+    def _blocks(self) -> list[range]:
+        """Runs of instructions that are entered at their first and left at their last; a jump is one of its own."""
+        starts = {0, len(self.method.instructions)}
+        for n, instruction in enumerate(self.method.instructions):
+            if isinstance(instruction, JumpFalseCall):
+                starts |= {n, n + 1, instruction.destination}
+        return [range(first, last) for first, last in pairwise(sorted(starts))]
+
+    def _place(self, instruction: Instruction, n: int) -> str:
+        """Where an instruction can run."""
+        match instruction:
+            case FreeCall():
+                return NOWHERE  # who allocates knows when a value is read last
+            case MoveCall():
+                return EITHER
+            case DelegateCall():
+                return GPU if self._can_splice(instruction) else HOST
+            case KernelCall():
+                kernel = self.kernels[n]
+                if self.sources.numbers.keys() & set(kernel.signature.writes):
+                    return EITHER
+                return GPU if has_kernel(kernel.op) and self._fits(n, kernel) else HOST
+        return HOST
+
+    def _can_splice(self, call: DelegateCall) -> bool:
+        """Whether what a delegate is given, and gives, is a tensor or an integer where its graph says so."""
+        graph = self.graphs[call.delegate]
+        for inner, outer in zip((*graph.inputs, *graph.outputs), call.args, strict=True):
+            value, spec = graph.values[inner], self.method.values[outer]
+            if not isinstance(spec, TensorSpec) if isinstance(value, TensorValue) else type(spec) is not int:
+                return False
+        return True
+
+    def _fits(self, n: int, kernel: BoundKernel) -> bool:
+        """Whether the op has a kernel for these types and ranks: it is planned by itself, at its max dims."""
+        signature = kernel.signature
+        if any(id not in self.sources.owned for id in signature.changes) or not signature.writes:
+            return False
+        if not all(self._is_held(id) for id in (*self.reads[n], *self.writes[n])):
+            return False
+        try:
+            region = RegionGraph(replace(self.sources, numbers={}))
+            region.kernel(kernel)
+            Planner(region.finish([*region.inputs], signature.writes)).plan_max(MaxElements())
+        except HightideError:
+            return False
+        return True
+
+    def _is_held(self, id: int) -> bool:
+        """Whether a GPU can hold a value: integers as 32 bits."""
+        spec = self.method.values[id]
+        if not isinstance(spec, TensorSpec):
+            return True
+        blob = spec.constant or spec.initial
+        if spec.dtype != "int64" or blob is None:
+            return spec.dtype in GPU_TYPE
+        array = tensor_array(spec, blob.view())
+        return bool(np.all((array >= INT32.min) & (array <= INT32.max)))
+
+    def _dependences(self, block: range) -> dict[int, set[int]]:
+        """For each instruction those that must have run: who defines what it reads, and reads or defines what it
+        defines."""
+        depends: dict[int, set[int]] = {}
+        writer: dict[int, int] = {}
+        readers: defaultdict[int, set[int]] = defaultdict(set)
+        for n in block:
+            reads, writes = self.reads[n], self.writes[n]
+            depends[n] = {writer[id] for id in reads | writes if id in writer}.union(*(readers[id] for id in writes))
+            for id in reads:
+                readers[id].add(n)
+            for id in writes:
+                writer[id] = n
+                readers[id] = set()
+        return depends
+
+    def _is_worth(self, instructions: Sequence[int], alone: bool) -> bool:
+        """Whether a region does enough to be sent to a GPU, which takes longer to begin than NumPy for small ops."""
+        if any(isinstance(self.method.instructions[n], DelegateCall) for n in instructions):
+            return True
+        work = [n for n in instructions if n in self.kernels and not self._is_free(self.kernels[n])]
+        specs = [self.method.values[id] for n in work for id in self.reads[n] | self.writes[n]]
+        largest = max((math.prod(spec.dims) for spec in specs if isinstance(spec, TensorSpec)), default=0)
+        return bool(work) and (alone or largest > SMALL)
+
+    def _is_free(self, kernel: BoundKernel) -> bool:
+        number = not self.sources.numbers.keys().isdisjoint(kernel.signature.writes)
+        return number or bool(kernel.op.aliases) or issubclass(kernel.op, SymIntOp)
+
+    def _shared_states(self) -> set[int]:
+        """Owned buffers that the host, or more than one region, has to do with."""
+        users: defaultdict[int, set[int]] = defaultdict(set)
+        for number, piece in enumerate(self.pieces):
+            for n in piece.instructions:
+                for id in (self.reads[n] | self.writes[n]) & self.sources.owned:
+                    users[id].add(number if piece.on_gpu else -1)
+        return {id for id, pieces in users.items() if len(pieces) > 1 or -1 in pieces}
+
+    # ---- the new method
+
+    def _region(self, piece: _Piece) -> RegionGraph:
+        region = RegionGraph(self.sources)
+        for n in piece.instructions:
+            match self.method.instructions[n]:
+                case KernelCall():
+                    region.kernel(self.kernels[n])
+                case DelegateCall(delegate=number, args=args):
+                    region.delegate(number, self.graphs[number], args)
+                case MoveCall(source=source, target=target):
+                    region.move(source, target)
+        return region
+
+    def _drop_unread(self, regions: Mapping[int, RegionGraph]) -> None:
+        """Leave out what the host would compute for nobody: numbers that regions make themselves."""
+        read = {*self.method.outputs, *self.states, *(id for region in regions.values() for id in region.inputs)}
+        for piece in reversed(self.pieces):
+            if not piece.on_gpu:
+                kept = []
+                for n in reversed(piece.instructions):
+                    if self.writes[n] & read:
+                        kept.append(n)
+                        read |= self.reads[n]
+                piece.instructions = kept[::-1]
+
+    def _assembled(self, regions: Mapping[int, RegionGraph]) -> tuple[MethodFile, dict[int, Graph]]:
+        graphs: list[Graph] = []
+        instructions: list[Instruction] = []
+        starts: dict[int, int] = {}  # of each block, among the new instructions
+        only = len([piece for piece in self.pieces if piece.instructions]) == 1
+        for number, piece in enumerate(self.pieces):
+            starts.setdefault(piece.block, len(instructions))
+            if number in regions:
+                inputs, outputs = self._sides(number, regions[number], only)
+                instructions.append(DelegateCall(len(graphs), (*inputs, *outputs)))
+                graphs.append(regions[number].finish(inputs, outputs))
+                continue
+            for instruction in (self.method.instructions[n] for n in piece.instructions):
+                if isinstance(instruction, DelegateCall):
+                    graphs.append(self.graphs[instruction.delegate])
+                    instruction = replace(instruction, delegate=len(graphs) - 1)
+                instructions.append(instruction)
+        return self._with(instructions, starts, len(graphs)), dict(enumerate(graphs))
+
+    def _sides(self, number: int, region: RegionGraph, only: bool) -> tuple[list[int], list[int]]:
+        """The values that a region takes and gives; where it is all of the method, the method's own in their order."""
+        elsewhere = (n for m, piece in enumerate(self.pieces) if m != number for n in piece.instructions)
+        wanted = {*self.method.outputs, *(self.states - self.sources.owned)}.union(*(self.reads[n] for n in elsewhere))
+        written = {id for n in self.pieces[number].instructions for id in self.writes[n]}
+        inputs, outputs = [*region.inputs], sorted(written & wanted)
+        if only and set(inputs) <= set(self.method.inputs) and outputs == sorted(self.method.outputs):
+            return [*self.method.inputs], [*self.method.outputs]
+        return inputs, outputs
+
+    def _with(self, instructions: Sequence[Instruction], starts: Mapping[int, int], delegates: int) -> MethodFile:
+        """The method with other instructions; `starts` tells where its blocks are now."""
+        first = {block.start: starts.get(n, len(instructions)) for n, block in enumerate(self._blocks())}
+        first[len(self.method.instructions)] = len(instructions)
+        moved = tuple(
+            replace(i, destination=first[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions
+        )
+        return replace(self.method, instructions=moved, delegates=(REGION,) * delegates)

@@ -1,0 +1,244 @@
+"""Delegates and what lies between them as one graph: which instructions are joined, and that it changes no result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_methods import method, tensor
+
+from hightide.errors import InputError
+from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
+from hightide.formats.program_file import EValue, ValueListSpec
+from hightide.pte.program import Method
+
+pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
+
+
+def kinds(joined: Method) -> list[str]:
+    """The instructions that are left: a kernel by its name, "region" for a graph."""
+    names = {DelegateCall: "region", MoveCall: "move", JumpFalseCall: "jump", FreeCall: "free"}
+    return [i.op if isinstance(i, KernelCall) else names[type(i)] for i in joined.interpreter.method.instructions]
+
+
+def agree(
+    values: list[EValue], inputs: list[int], outputs: list[int], *instructions: Instruction, given: list[list[Any]]
+) -> Method:
+    """Whole and split give the same bytes for these calls, one after the other; the whole one."""
+    split = method(values, inputs, outputs, *instructions)
+    joined = method(values, inputs, outputs, *instructions, whole=True)
+    for call in given:
+        got, want = joined(*call), split(*call)
+        assert [(a.dtype, a.shape, a.tobytes()) for a in got] == [(a.dtype, a.shape, a.tobytes()) for a in want]
+    return joined
+
+
+def test_kernels_become_one_graph() -> None:
+    """relu(x + x), and a value that is freed."""
+    joined = agree(
+        [tensor(4), 1, tensor(4), tensor(4)],
+        [0],
+        [3],
+        KernelCall("aten::add.out", (0, 0, 1, 2, 2)),
+        KernelCall("aten::relu.out", (2, 3, 3)),
+        FreeCall(2),
+        given=[[[1.0, -2.0, 3.0]], [[-1.0]]],
+    )
+    assert kinds(joined) == ["region"]
+    assert joined.program.single_graph("forward") is not None
+
+
+def test_what_has_no_kernel_divides() -> None:
+    """The host's op comes between two regions; small ones would stay on NumPy."""
+    values: list[EValue] = [tensor(5000, 1), tensor(5000, 1), tensor(5000, 2, dtype="int64"), tensor(5000, 1)]
+    joined = agree(
+        values,
+        [0],
+        [3],
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("aten::nonzero.out", (1, 2, 2)),
+        KernelCall("aten::exp.out", (1, 3, 3)),
+        given=[[np.ones((5000, 1), np.float32)]],
+    )
+    assert kinds(joined) == ["region"]  # nobody reads what nonzero gives
+    values += [tensor(5000, 2)]
+    joined = agree(
+        values,
+        [0],
+        [3, 4],
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("aten::nonzero.out", (1, 2, 2)),
+        KernelCall("aten::exp.out", (1, 3, 3)),
+        KernelCall("aten::exp.out", (2, 4, 4)),
+        given=[[np.linspace(-1, 1, 300, dtype=np.float32)[:, None]]],
+    )
+    assert kinds(joined) == ["region", "aten::nonzero.out", "region"]
+
+
+def test_small_ops_beside_the_host_stay_there() -> None:
+    values: list[EValue] = [tensor(4), tensor(4), tensor(4, 1, dtype="int64")]
+    joined = agree(
+        values,
+        [0],
+        [2],
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("aten::nonzero.out", (1, 2, 2)),
+        given=[[[1.0, -1.0, 2.0]]],
+    )
+    assert kinds(joined) == ["aten::relu.out", "aten::nonzero.out"]
+
+
+@pytest.mark.parametrize("initial", [None, [5, 5, 5, 5]])
+def test_buffers_are_state_of_the_graph(initial: list[float] | None) -> None:
+    """y = total + x, then total = y: what is read before and after the copy differs."""
+    values: list[EValue] = [tensor(4, initial=initial), tensor(4), tensor(4), 1, False, tensor(4), tensor(4)]
+    joined = agree(
+        values,
+        [1],
+        [2, 5, 6],
+        KernelCall("aten::neg.out", (0, 5, 5)),
+        KernelCall("aten::add.out", (0, 1, 3, 2, 2)),
+        KernelCall("aten::copy_", (0, 2, 4, 0)),
+        KernelCall("aten::neg.out", (0, 6, 6)),
+        given=[[[1.0, 2.0, 3.0, 4.0]]] * 3,
+    )
+    assert kinds(joined) == ["region"]
+    assert not joined.interpreter.state
+    first = joined([0.0, 0.0, 0.0, 0.0])[0]
+    joined.reset()
+    assert (joined([0.0, 0.0, 0.0, 0.0])[0] == (0 if initial is None else 5)).all()
+    assert first[0] != 5
+
+
+def test_a_buffer_that_the_host_reads_stays_with_it() -> None:
+    values: list[EValue] = [
+        tensor(4, initial=[1, 0, 2, 0]),
+        tensor(4),
+        tensor(4),
+        1,
+        False,
+        tensor(4, 1, dtype="int64"),
+    ]
+    joined = agree(
+        values,
+        [1],
+        [5],
+        KernelCall("aten::add.out", (0, 1, 3, 2, 2)),
+        KernelCall("aten::copy_", (0, 2, 4, 0)),
+        KernelCall("aten::nonzero.out", (0, 5, 5)),
+        given=[[[0.0, 0.0, 0.0, 1.0]], [[-1.0, 0.0, 0.0, 0.0]]],
+    )
+    assert joined.interpreter.state.keys() == {0}
+
+
+def test_a_failed_call_leaves_the_buffers() -> None:
+    values: list[EValue] = [tensor(4, initial=[1, 1, 1, 1]), tensor(4), tensor(4), 1, False, 2, ValueListSpec((5, 5))]
+    joined = method(
+        [*values, tensor(2, 2)],
+        [1],
+        [7],
+        KernelCall("aten::add.out", (0, 1, 3, 2, 2)),
+        KernelCall("aten::copy_", (0, 2, 4, 0)),
+        KernelCall("executorch_prim::et_view.default", (1, 6, 7)),
+        whole=True,
+    )
+    joined([1.0, 1.0, 1.0, 1.0])
+    with pytest.raises(InputError, match=r"\[1\] has 1 elements"):
+        joined([1.0])
+    (state,) = joined.sessions[0].read_state()
+    assert state.tolist() == [2, 2, 2, 2]
+
+
+def test_integers_are_made_in_the_graph() -> None:
+    """y = arange(2 * n) of the live n: the host computes nothing."""
+    values: list[EValue] = [tensor(5), 0, 0, 2, 0, tensor(10, dtype="int64"), tensor(10, dtype="int64")]
+    joined = agree(
+        values,
+        [0],
+        [6],
+        KernelCall("aten::sym_size.int", (0, 1, 2)),
+        KernelCall("executorch_prim::mul.Scalar", (2, 3, 4)),
+        KernelCall("aten::arange.out", (4, 5, 5)),
+        KernelCall("aten::neg.out", (5, 6, 6)),
+        given=[[[1.0, 2.0, 3.0]], [[1.0]]],
+    )
+    assert kinds(joined) == ["region"]
+
+
+def test_elements_of_inputs_are_read_by_the_graph() -> None:
+    """x[:n], with n given as a tensor: item() of it needs no host."""
+    values: list[EValue] = [
+        tensor(6),
+        tensor(2, dtype="int64"),
+        0,
+        1,
+        tensor(dtype="int64"),
+        0,
+        tensor(6),
+        tensor(6),
+        1,
+    ]
+    joined = agree(
+        values,
+        [0, 1],
+        [7],
+        KernelCall("aten::select_copy.int_out", (1, 2, 3, 4, 4)),
+        KernelCall("aten::_local_scalar_dense", (4, 5)),
+        KernelCall("aten::slice_copy.Tensor_out", (0, 2, 2, 5, 8, 6, 6)),
+        KernelCall("aten::relu.out", (6, 7, 7)),
+        given=[[[1.0, -2.0, 3.0, 4.0], [9, 3]], [[1.0, -2.0, 3.0, 4.0], [9, 1]]],
+    )
+    assert kinds(joined) == ["region"]
+
+
+def test_branches_have_regions_of_their_own() -> None:
+    """out = x + x if flag else -x; y = exp(out)."""
+    values: list[EValue] = [tensor(5000), True, tensor(5000), 1, tensor(5000), tensor(5000), False, tensor(5000)]
+    x = np.linspace(-1, 1, 77, dtype=np.float32)
+    joined = agree(
+        values,
+        [0, 1],
+        [7],
+        JumpFalseCall(1, 4),
+        KernelCall("aten::add.out", (0, 0, 3, 2, 2)),
+        MoveCall(2, 5),
+        JumpFalseCall(6, 6),
+        KernelCall("aten::neg.out", (0, 4, 4)),
+        MoveCall(4, 5),
+        KernelCall("aten::exp.out", (5, 7, 7)),
+        given=[[x, True], [x, False]],
+    )
+    assert kinds(joined) == ["jump", "region", "jump", "region", "region"]
+
+
+def test_a_value_that_is_defined_again() -> None:
+    """The host reads what came first, the output is what came last."""
+    values: list[EValue] = [tensor(5000), tensor(5000), tensor(5000, 1, dtype="int64"), tensor(5000, 1)]
+    joined = agree(
+        values,
+        [0],
+        [1, 3],
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("aten::nonzero.out", (1, 2, 2)),
+        KernelCall("aten::neg.out", (0, 1, 1)),
+        KernelCall("aten::exp.out", (2, 3, 3)),
+        given=[[np.linspace(-1, 1, 20, dtype=np.float32)]],
+    )
+    assert kinds(joined) == ["region", "aten::nonzero.out", "region"]
+
+
+def test_types_that_a_gpu_does_not_hold_stay_on_numpy() -> None:
+    wide: list[EValue] = [tensor(4, dtype="float64"), tensor(4, dtype="float64")]
+    assert kinds(method(wide, [0], [1], KernelCall("aten::exp.out", (0, 1, 1)), whole=True)) == ["aten::exp.out"]
+    large: list[EValue] = [tensor(2, dtype="int64"), tensor(2, dtype="int64", constant=[1, 2**40]), 1]
+    large += [tensor(2, dtype="int64")]
+    joined = agree(large, [0], [3], KernelCall("aten::add.out", (0, 1, 2, 3, 3)), given=[[[1, 2]]])
+    assert kinds(joined) == ["aten::add.out"]
+
+
+def test_an_input_given_back_and_an_output_given_twice() -> None:
+    values: list[EValue] = [tensor(4), tensor(4), tensor(4)]
+    relu, move = KernelCall("aten::relu.out", (0, 1, 1)), MoveCall(1, 2)
+    for outputs in ([0, 1], [1, 1], [1, 2]):
+        agree(values, [0], outputs, relu, move, given=[[[1.0, -1.0]]])
