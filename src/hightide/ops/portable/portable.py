@@ -131,30 +131,6 @@ REDUCTIONS: dict[str, Reference] = {
     "aten.topk.default": _topk,
 }
 
-# ---- elementwise
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
-
-ELEMENTWISE: dict[str, Reference] = {
-    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("cosh", "sinh", "expm1", "log1p")},
-    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("exp2", "isnan", "isinf")},
-    **{f"aten.a{name}.default": _unary(getattr(np, f"arc{name}")) for name in ("sin", "cos", "sinh", "cosh", "tanh")},
-    "aten.atan2.default": _binary(np.arctan2),
-    "aten.erf.default": _unary(_erf),
-    "aten.elu.default": lambda x, alpha=1, scale=1, input_scale=1: np.where(
-        x > 0, scale * x, scale * alpha * np.expm1(np.minimum(x, 0) * input_scale)
-    ),
-    "aten.clamp.Tensor": lambda x, low=None, high=None: np.clip(x, low, high),
-    "aten.remainder.Tensor": _binary(np.remainder),  # the sign of the divisor, as in Python
-    "aten.remainder.Scalar": _binary(np.remainder),
-    "aten.fmod.Tensor": _binary(np.fmod),  # the sign of the dividend, as in C
-    "aten.fmod.Scalar": _binary(np.fmod),
-    "aten.bitwise_left_shift.Tensor": _binary(np.left_shift),
-    "aten.bitwise_right_shift.Tensor": _binary(np.right_shift),
-    "aten.masked_fill.Scalar": lambda x, mask, value: np.where(mask, value, x),
-    "aten.masked_fill.Tensor": lambda x, mask, value: np.where(mask, value, x),
-}
-
 # ---- indexing and making
 
 
@@ -223,7 +199,6 @@ INDEXING: dict[str, Reference] = {
     "aten.split_copy.Tensor": _split,
     "aten.unbind_copy.int": lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
     "aten.fill.Scalar": lambda x, value: np.full(x.shape, value),
-    "aten.fill.Tensor": lambda x, value: np.full(x.shape, value),
 }
 
 # ---- numbers: what a method computes between delegates
@@ -245,5 +220,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**REDUCTIONS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
+for _name, _reference in {**REDUCTIONS, **INDEXING, **NUMBERS}.items():
     register(_name, _reference)
