@@ -155,16 +155,6 @@ def _scattering(accumulate: bool) -> Reference:
     return scatter
 
 
-def _along(x: Array, dim: int, at: Any) -> tuple[Any, ...]:
-    return (slice(None),) * (dim % x.ndim) + (at,)
-
-
-def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
-    if size < 1:
-        raise InputError(f"pieces of {size} elements")
-    return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
-
-
 def _embedding_byte(
     weight: Array, scales: Array, zeros: Array | None, low: int, high: int, indices: Array, dtype: Any = None
 ) -> Array:
@@ -186,19 +176,8 @@ INDEXING: dict[str, Reference] = {
     "aten.scatter.src": _scattering(accumulate=False),
     "aten.scatter.value": _scattering(accumulate=False),
     "aten.scatter_add.default": _scattering(accumulate=True),
-    "aten.select_scatter.default": lambda x, source, dim, index: _assign(x, _along(x, dim, index), source),
-    "aten.slice_scatter.default": lambda x, source, dim=0, start=None, end=None, step=1: _assign(
-        x, _along(x, dim, slice(start, end, step)), source
-    ),
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
-    "aten.tril.default": lambda x, diagonal=0: np.tril(x, diagonal),
-    "aten.triu.default": lambda x, diagonal=0: np.triu(x, diagonal),
-    "aten.roll.default": lambda x, shifts, dims=(): np.roll(x, shifts, dims or None),
-    "aten.stack.default": lambda tensors, dim=0: np.stack(tensors, dim),
-    "aten.split_copy.Tensor": _split,
-    "aten.unbind_copy.int": lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
-    "aten.fill.Scalar": lambda x, value: np.full(x.shape, value),
 }
 
 # ---- numbers: what a method computes between delegates
@@ -206,7 +185,6 @@ INDEXING: dict[str, Reference] = {
 _TWO = ("add", "sub", "mul", "truediv", "floordiv", "eq", "gt", "lt", "ge", "le")
 NUMBERS: dict[str, Reference] = {
     "aten._local_scalar_dense.default": lambda x: x.item(),
-    "aten.sym_numel.default": lambda x: int(x.size),
     **{f"executorch_prim.{name}.Scalar": _binary(getattr(operator, name)) for name in _TWO},
     **{f"executorch_prim.{name}.Scalar": _unary(getattr(math, name)) for name in ("ceil", "floor", "trunc")},
     "executorch_prim.neg.Scalar": _unary(operator.neg),
