@@ -72,9 +72,9 @@ unary("sign", numbers("sign(a)"), lambda x: np.greater(x, 0).astype(np.int8) - n
 unary("square", numbers("a * a"), np.square)
 unary("exp", floats("exp(a)"), np.exp)
 unary("exp2", floats("keep_nan(a, exp2(a))"), np.exp2)
-unary("expm1", floats("expm1(a)"), np.expm1)
+unary("expm1", floats("precise_expm1(a)"), np.expm1)
 unary("log", floats("log(a)"), np.log)
-unary("log1p", floats("log1p(a)"), np.log1p)
+unary("log1p", floats("precise_log1p(a)"), np.log1p)
 unary("log2", floats("log2(a)"), np.log2)
 unary("log10", floats("log(a) * 0.4342944819"), np.log10)
 unary("sqrt", floats("sqrt(a)"), np.sqrt)
@@ -83,16 +83,16 @@ unary("reciprocal", floats("1.0 / a"), lambda x: 1 / x)
 unary("sin", floats("sine(a, 0)"), np.sin)
 unary("cos", floats("sine(a, 1)"), np.cos)
 unary("tan", floats("sine(a, 0) / sine(a, 1)"), np.tan)
-unary("asin", floats("inverse_sin(a)"), np.arcsin)
-unary("acos", floats("inverse_cos(a)"), np.arccos)
+unary("asin", floats("precise_asin(a)"), np.arcsin)
+unary("acos", floats("precise_acos(a)"), np.arccos)
 unary("atan", floats("atan(a)"), np.arctan)
-unary("sinh", floats("hyperbolic_sine(a)"), np.sinh)
-unary("cosh", floats("hyperbolic_cosine(a)"), np.cosh)
+unary("sinh", floats("precise_sinh(a)"), np.sinh)
+unary("cosh", floats("precise_cosh(a)"), np.cosh)
+unary("asinh", floats("precise_asinh(a)"), np.arcsinh)
+unary("acosh", floats("precise_acosh(a)"), np.arccosh)
+unary("atanh", floats("precise_atanh(a)"), np.arctanh)
+unary("erf", floats("precise_erf(a)"), _erf)
 unary("tanh", floats("tanh(clamp(a, V(-15.0), V(15.0)))"), np.tanh)  # exp overflows beyond
-unary("asinh", floats("inverse_sinh(a)"), np.arcsinh)
-unary("acosh", floats("inverse_cosh(a)"), np.arccosh)
-unary("atanh", floats("inverse_tanh(a)"), np.arctanh)
-unary("erf", floats("erf(a)"), _erf)
 unary("sigmoid", floats("1.0 / (1.0 + exp(-a))"), _sigmoid)
 unary("silu", floats("a / (1.0 + exp(-a))"), lambda x: x * _sigmoid(x))
 unary("hardswish", floats("a * clamp(a + 3.0, V(), V(6.0)) / 6.0"), lambda x: x * _clamp(x + 3, 0, 6) / 6)
@@ -105,7 +105,7 @@ unary(
 )
 unary(
     "elu",
-    floats("keep_nan(a, scale * select(alpha * expm1(min(a, V()) * input_scale), a, a > V()))"),
+    floats("keep_nan(a, scale * select(alpha * precise_expm1(min(a, V()) * input_scale), a, a > V()))"),
     lambda a, alpha, scale, input_scale: scale * np.where(a > 0, a, alpha * np.expm1(np.minimum(a, 0) * input_scale)),
     alpha=1,
     scale=1,
@@ -128,7 +128,7 @@ binary("div", floats("a / b"), np.true_divide)
 binary("aten.floor_divide.default", numbers("floor_div(a, b)"), np.floor_divide)
 binary("remainder", numbers("remainder(a, b)"), np.remainder)  # the sign of the divisor, as in Python
 binary("fmod", numbers("fmod(a, b)"), np.fmod)  # the sign of the dividend, as in C
-binary("aten.atan2.default", floats("inverse_tan2(a, b)"), np.arctan2)
+binary("aten.atan2.default", floats("precise_atan2(a, b)"), np.arctan2)
 binary("aten.minimum.default", numbers("keep_nan(a, keep_nan(b, min(a, b)))"), np.minimum)
 binary("aten.maximum.default", numbers("keep_nan(a, keep_nan(b, max(a, b)))"), np.maximum)
 binary("eq", numbers("a == b"), np.equal)

@@ -12,7 +12,9 @@
 alias V = vec4<$C>;
 
 #include "elementwise/functions.wgsl"
+#if "precise_" in EXPR
 #include "elementwise/precise.wgsl"
+#end
 
 fn bytes_of(word: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
