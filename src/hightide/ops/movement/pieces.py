@@ -12,6 +12,8 @@ from hightide.ops.contract import Context, Dispatch, Int, MovingOp, Tensor, exis
 from hightide.ops.cost import distinct
 from hightide.ops.movement.strided import move, moved_kind, place
 
+MOST_PIECES = 1 << 16  # a damaged program may ask for any number
+
 
 @op("aten.cat.default", family="movement")
 class Cat(MovingOp):
@@ -121,7 +123,14 @@ def _sizes(length: int, size: int) -> list[int]:
     """Of the pieces of a dim; an empty one is a piece, too."""
     if size < 1 and (size or length):
         raise InputError(f"pieces of {size} elements")
-    return [min(size, length - at) for at in range(0, max(length, 1), max(size, 1))]
+    starts = range(0, max(length, 1), max(size, 1))
+    _require_few(len(starts))
+    return [min(size, length - at) for at in starts]
+
+
+def _require_few(pieces: int) -> None:
+    if pieces > MOST_PIECES:
+        raise InputError(f"{pieces} pieces of one tensor; at most {MOST_PIECES} are made")
 
 
 def _split(x: Tensor, dim: int, out: Iterable[Tensor]) -> Iterator[Dispatch]:
@@ -141,6 +150,7 @@ class Unbind(MovingOp):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        _require_few(x.dims[dim])
         return [(*x.dims[:dim], *x.dims[dim + 1 :])] * x.dims[dim]
 
     def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
