@@ -62,6 +62,7 @@ CASES = [
     Case("select_scatter_position", "aten.select_scatter.default", (In((CONTEXT, "S")), In(("S",)), 0, Pos())),
     Case("select_scatter_bytes", "aten.select_scatter.default", (bools, In(("S",), "bool"), 1, 2), out="bool"),
     Case("slice_scatter", "aten.slice_scatter.default", (x2, In(("S", 3)), 1, 2, -1, 3)),
+    Case("slice_scatter_one", "aten.slice_scatter.default", (x2, In(("S", 1)), 1, 4, None, 2**40)),
     Case("slice_scatter_all", "aten.slice_scatter.default", (x2, x2)),
     Case("slice_scatter_none", "aten.slice_scatter.default", (x2, In(("S", 0)), 1, 5, 3)),
     Case("slice_scatter_position", "aten.slice_scatter.default", (context, In(("S", 6)), 0, Pos(), Pos("S"), 1)),

@@ -144,8 +144,9 @@ class SliceScatter(MovingOp):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         dim = existing_dim(self.dim, out.dims)
-        along = Along(dim, _first(self.start, out.dims[dim]), ctx.pin(self.step))
-        yield _scattered(self.source, out, along, self.x)
+        size = out.dims[dim]
+        step = min(ctx.pin(self.step), max(size, 1))  # a larger one leaves the dim, too
+        yield _scattered(self.source, out, Along(dim, _first(self.start, size), step), self.x)
 
     @staticmethod
     def reference(x: np.ndarray, source: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
