@@ -91,6 +91,10 @@ def test_what_an_expression_does_not_name_is_not_read() -> None:
         ("aten.bitwise_and.Tensor", ("bool", "bool"), "bool", "bool"),
         ("aten.bitwise_and.Tensor", ("uint8", "int32"), "int32", "i32"),
         ("aten.logical_and.default", ("float32", "int32"), "bool", "bool"),
+        ("aten.remainder.Tensor", ("int32", "float32"), "float32", "f32"),
+        ("aten.remainder.Tensor", ("uint8", "int32"), "int32", "i32"),
+        ("aten.clamp.Tensor", ("int32", "float32"), "float32", "f32"),
+        ("aten.bitwise_left_shift.Tensor", ("int8", "int32"), "int32", "i32"),
     ],
 )
 def test_the_type_that_is_computed_in(name: str, types: tuple[str, str], out: str, compute: str) -> None:
@@ -105,3 +109,18 @@ def test_types_without_a_form_are_refused() -> None:
         out = b.call("aten.bitwise_not.default", b.input((4,), dtype), dtype=dtype)
         with pytest.raises(UnsupportedError, match=rf"op 0 \(aten.bitwise_not.default\): .*{message}"):
             Planner(b.graph(out)).plan_max(MaxElements())
+
+
+def test_a_shift_of_floats_is_refused() -> None:
+    b = GraphBuilder()
+    out = b.call("aten.bitwise_left_shift.Tensor", b.input((4,)), b.input((4,), "int32"))
+    with pytest.raises(UnsupportedError, match="it has no form in f32, only in i32"):
+        Planner(b.graph(out)).plan_max(MaxElements())
+
+
+def test_a_float_tensor_does_not_fill_integers() -> None:
+    """Integers over 2^24 would be rounded on the way."""
+    b = GraphBuilder()
+    out = b.call("aten.masked_fill.Tensor", b.input((4,), "int32"), b.input((4,), "bool"), b.input(()), dtype="int32")
+    with pytest.raises(UnsupportedError, match="filling int32 with a float32 tensor has no kernel"):
+        Planner(b.graph(out)).plan_max(MaxElements())

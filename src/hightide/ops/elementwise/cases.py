@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from hightide.ops.case import Case, In, floats, positive, x2, x3
+
+
+def _with_odd_numbers(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
+    """Numbers, infinities and NaNs of both signs."""
+    return rng.choice(np.array([0, 1.5, -6e4, np.inf, -np.inf, np.nan, -np.nan], np.float32), (sizes["S"], 5))
+
+
+odd_numbers = In(("S", 5), make=_with_odd_numbers)
+ints, divisors = In(("S", 5), "int32", -99, 99), In((5,), "int32", 1, 7)
+wide, unit = In(("S", 7), low=-9, high=9), In(("S", 7), low=-1, high=1)
 
 CASES = [
     # elementwise
@@ -90,4 +104,54 @@ CASES = [
     Case("le", "aten.le.Tensor", (In(("S", 5), "int32"), In((5,), "int32")), out="bool"),
     Case("ge", "aten.ge.Scalar", (x3, 0.5), out="bool"),
     Case("logical_or", "aten.logical_or.default", (In(("S", 5), "bool"), In((1, 5), "bool")), out="bool"),
+    # functions that small numbers must not be lost in
+    Case("exp2", "aten.exp2.default", (wide,), tolerance=1e-5),
+    Case("expm1", "aten.expm1.default", (x2,), tolerance=1e-5),
+    Case("expm1_small", "aten.expm1.default", (In(("S", 7), low=-1e-3, high=1e-3),)),
+    Case("log1p", "aten.log1p.default", (In(("S", 7), low=-0.9, high=9),)),
+    Case("log1p_small", "aten.log1p.default", (In(("S", 7), low=-1e-3, high=1e-3),)),
+    Case("log1p_ints", "aten.log1p.default", (In(("S", 7), "int32", 0, 99),)),
+    Case("sinh", "aten.sinh.default", (x3,), tolerance=1e-5),
+    Case("sinh_wide", "aten.sinh.default", (wide,), tolerance=1e-5),
+    Case("cosh", "aten.cosh.default", (wide,), tolerance=1e-5),
+    Case("asin", "aten.asin.default", (unit,)),
+    Case("acos", "aten.acos.default", (unit,)),
+    Case("asinh", "aten.asinh.default", (wide,)),
+    Case("acosh", "aten.acosh.default", (In(("S", 7), low=1, high=90),)),
+    Case("atanh", "aten.atanh.default", (In(("S", 7), low=-0.99, high=0.99),)),
+    Case("atan2", "aten.atan2.default", (x3, In(("S", 1)))),
+    Case("atan2_ints", "aten.atan2.default", (ints, In((1,), "int32", -9, 9))),
+    Case("erf", "aten.erf.default", (x2,)),
+    Case("erf_small", "aten.erf.default", (In(("S", 7), low=-0.01, high=0.01),)),
+    Case("elu", "aten.elu.default", (x2, 0.7, 1.3, 0.5)),
+    Case("elu_plain", "aten.elu.default", (x3,)),
+    Case("isnan", "aten.isnan.default", (odd_numbers,), out="bool"),
+    Case("isnan_ints", "aten.isnan.default", (ints,), out="bool"),
+    Case("isinf", "aten.isinf.default", (odd_numbers,), out="bool"),
+    # limits, remainders, shifts and masks
+    Case("clamp_tensors", "aten.clamp.Tensor", (x3, In(("S", 1), low=-2, high=-1), floats(10, low=0, high=1))),
+    Case("clamp_low", "aten.clamp.Tensor", (x2, In(("S", 12)))),
+    Case("clamp_high", "aten.clamp.Tensor", (x2, None, floats())),
+    Case("clamp_tensor_ints", "aten.clamp.Tensor", (ints, None, In((5,), "int32", -9, 9)), out="int32"),
+    Case("clamp_mixed", "aten.clamp.Tensor", (ints, In((5,)), None)),
+    Case("remainder", "aten.remainder.Tensor", (x3, floats(10, low=-0.7, high=-0.1))),
+    Case("remainder_scalar", "aten.remainder.Scalar", (wide, 2.5)),
+    Case("remainder_ints", "aten.remainder.Tensor", (ints, divisors), out="int32"),
+    Case("remainder_ints_scalar", "aten.remainder.Scalar", (ints, -7), out="int32"),
+    Case("remainder_bytes", "aten.remainder.Scalar", (In(("S", 5), "uint8", 0, 255), 7), out="uint8"),
+    Case("remainder_mixed", "aten.remainder.Scalar", (ints, 2.5)),
+    Case("fmod", "aten.fmod.Tensor", (wide, floats(7, low=-0.7, high=-0.1))),
+    Case("fmod_scalar", "aten.fmod.Scalar", (x3, 0.375)),
+    Case("fmod_ints", "aten.fmod.Tensor", (ints, In((1,), "int32", -9, -2)), out="int32"),
+    Case("fmod_bytes", "aten.fmod.Scalar", (In(("S", 5), "int8", -99, 99), -7), out="int8"),
+    Case("shift_left", "aten.bitwise_left_shift.Tensor", (ints, In((5,), "int32", -1, 34)), out="int32"),
+    Case("shift_left_bytes", "aten.bitwise_left_shift.Tensor", (In(("S", 5), "int8", -9, 9), 6), out="int8"),
+    Case("shift_right", "aten.bitwise_right_shift.Tensor", (ints, In((5,), "int32", -1, 34)), out="int32"),
+    Case("masked_fill", "aten.masked_fill.Scalar", (x3, In(("S", 1), "bool"), -1e4)),
+    Case("masked_fill_wider", "aten.masked_fill.Scalar", (x2, In((2, "S", 1), "bool"), 2)),
+    Case("masked_fill_ints", "aten.masked_fill.Scalar", (ints, In((5,), "bool"), -7), out="int32"),
+    Case("masked_fill_bools", "aten.masked_fill.Scalar", (In(("S", 5), "bool"), In((5,), "bool"), 0.5), out="bool"),
+    Case("masked_fill_tensor", "aten.masked_fill.Tensor", (x3, In(("B", "S", 10), "bool"), floats())),
+    Case("fill_tensor", "aten.fill.Tensor", (x3, floats())),
+    Case("fill_tensor_ints", "aten.fill.Tensor", (ints, In((), "int32", -9, 9)), out="int32"),
 ]

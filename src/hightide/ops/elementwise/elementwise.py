@@ -1,8 +1,8 @@
 """Elementwise ops, one declaration per op.
 
 An op is an expression over its arguments by name (all `V`, a `vec4` of the type that is computed in), and a NumPy
-function with the same meaning. An expression may call what WGSL has and what `functions.wgsl` adds. `template.py` makes
-kernels of them. One line declares most ops, with the defaults of further numbers:
+function with the same meaning. An expression may call what WGSL has and what `functions.wgsl` and `precise.wgsl` add.
+`template.py` makes kernels of them. One line declares most ops, with the defaults of further numbers:
 
     unary("exp", floats("exp(a)"), np.exp)
     binary("add", numbers("a + alpha * b"), lambda a, b, alpha: a + alpha * b, alpha=1)
@@ -11,16 +11,27 @@ kernels of them. One line declares most ops, with the defaults of further number
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import InputError
+from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import Context, Tensor
-from hightide.ops.elementwise.expressions import Expressions, anything, bits, bools, floats, numbers
-from hightide.ops.elementwise.template import Binary, Elementwise, Operand, Unary, binary, broadcast, elementwise, unary
+from hightide.ops.contract import Context, Dispatch, Tensor
+from hightide.ops.elementwise.expressions import Expressions, anything, bits, bools, floats, ints, numbers
+from hightide.ops.elementwise.template import (
+    Binary,
+    Elementwise,
+    Operand,
+    Unary,
+    binary,
+    broadcast,
+    elementwise,
+    is_float,
+    unary,
+)
 
 Array = np.ndarray
 
@@ -60,7 +71,10 @@ unary("trunc", numbers("trunc(a)", ints="a"), np.trunc)
 unary("sign", numbers("sign(a)"), lambda x: np.greater(x, 0).astype(np.int8) - np.less(x, 0))  # of NaN: 0
 unary("square", numbers("a * a"), np.square)
 unary("exp", floats("exp(a)"), np.exp)
+unary("exp2", floats("keep_nan(a, exp2(a))"), np.exp2)
+unary("expm1", floats("precise_expm1(a)"), np.expm1)
 unary("log", floats("log(a)"), np.log)
+unary("log1p", floats("precise_log1p(a)"), np.log1p)
 unary("log2", floats("log2(a)"), np.log2)
 unary("log10", floats("log(a) * 0.4342944819"), np.log10)
 unary("sqrt", floats("sqrt(a)"), np.sqrt)
@@ -69,7 +83,15 @@ unary("reciprocal", floats("1.0 / a"), lambda x: 1 / x)
 unary("sin", floats("sine(a, 0)"), np.sin)
 unary("cos", floats("sine(a, 1)"), np.cos)
 unary("tan", floats("sine(a, 0) / sine(a, 1)"), np.tan)
+unary("asin", floats("precise_asin(a)"), np.arcsin)
+unary("acos", floats("precise_acos(a)"), np.arccos)
 unary("atan", floats("atan(a)"), np.arctan)
+unary("sinh", floats("precise_sinh(a)"), np.sinh)
+unary("cosh", floats("precise_cosh(a)"), np.cosh)
+unary("asinh", floats("precise_asinh(a)"), np.arcsinh)
+unary("acosh", floats("precise_acosh(a)"), np.arccosh)
+unary("atanh", floats("precise_atanh(a)"), np.arctanh)
+unary("erf", floats("precise_erf(a)"), _erf)
 unary("tanh", floats("tanh(clamp(a, V(-15.0), V(15.0)))"), np.tanh)  # exp overflows beyond
 unary("sigmoid", floats("1.0 / (1.0 + exp(-a))"), _sigmoid)
 unary("silu", floats("a / (1.0 + exp(-a))"), lambda x: x * _sigmoid(x))
@@ -82,8 +104,18 @@ unary(
     "leaky_relu", floats("select(slope * a, a, a >= V())"), lambda a, slope: np.where(a >= 0, a, slope * a), slope=0.01
 )
 unary(
+    "elu",
+    floats("keep_nan(a, scale * select(alpha * precise_expm1(min(a, V()) * input_scale), a, a > V()))"),
+    lambda a, alpha, scale, input_scale: scale * np.where(a > 0, a, alpha * np.expm1(np.minimum(a, 0) * input_scale)),
+    alpha=1,
+    scale=1,
+    input_scale=1,
+)
+unary(
     "hardshrink", floats("select(a, V(), abs(a) <= lambd)"), lambda a, lambd: np.where(abs(a) <= lambd, 0, a), lambd=0.5
 )
+unary("isnan", floats("is_nan(a)"), np.isnan)
+unary("isinf", floats("is_infinite(a)"), np.isinf)
 unary("logical_not", bools("!a"), np.logical_not)
 unary("bitwise_not", bits("~a", bools="!a"), np.bitwise_not)
 
@@ -94,6 +126,9 @@ binary("mul", numbers("a * b"), np.multiply)
 binary("aten.pow.Tensor_Scalar aten.pow.Tensor_Tensor aten.pow.Scalar", numbers("power(a, b)"), _power)
 binary("div", floats("a / b"), np.true_divide)
 binary("aten.floor_divide.default", numbers("floor_div(a, b)"), np.floor_divide)
+binary("remainder", numbers("remainder(a, b)"), np.remainder)  # the sign of the divisor, as in Python
+binary("fmod", numbers("fmod(a, b)"), np.fmod)  # the sign of the dividend, as in C
+binary("aten.atan2.default", floats("precise_atan2(a, b)"), np.arctan2)
 binary("aten.minimum.default", numbers("keep_nan(a, keep_nan(b, min(a, b)))"), np.minimum)
 binary("aten.maximum.default", numbers("keep_nan(a, keep_nan(b, max(a, b)))"), np.maximum)
 binary("eq", numbers("a == b"), np.equal)
@@ -108,6 +143,8 @@ binary("aten.logical_xor.default", bools("a != b"), np.logical_xor)
 binary("bitwise_and", bits("a & b"), np.bitwise_and)
 binary("bitwise_or", bits("a | b"), np.bitwise_or)
 binary("bitwise_xor", bits("a ^ b", bools="a != b"), np.bitwise_xor)
+binary("aten.bitwise_left_shift.Tensor", ints("shift_left(a, b)"), np.left_shift)
+binary("aten.bitwise_right_shift.Tensor", ints("shift_right(a, b)"), np.right_shift)
 # Gated activations of an MLP, in one pass: activation(a) * b.
 binary("hightide.silu_mul.default", floats("a / (1.0 + exp(-a)) * b"), lambda a, b: a * _sigmoid(a) * b)
 binary("hightide.gelu_mul.default", floats("gelu_tanh(a) * b"), lambda a, b: _gelu_tanh(a) * b)
@@ -148,6 +185,42 @@ class Gelu(Unary):
         return _gelu_tanh(a) if approximate == "tanh" else 0.5 * a * (1 + _erf(a / math.sqrt(2)))
 
 
+@elementwise("aten.clamp.Tensor")
+class ClampTensor(Unary):
+    """a, no less than low and then no more than high, where they are given."""
+
+    low: Tensor | None = None
+    high: Tensor | None = None
+
+    def expression(self) -> Expressions:
+        limited, given = "a", ["a"]
+        for name, limit, function in (("low", self.low, "max"), ("high", self.high, "min")):
+            if limit is not None:
+                limited, given = f"{function}({limited}, {name})", [*given, name]
+        for name in given:
+            limited = f"keep_nan({name}, {limited})"
+        return numbers(limited)
+
+    reference = staticmethod(lambda a, low, high: np.clip(a, low, high))
+
+
+@elementwise("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+class MaskedFill(Elementwise):
+    """The value where the condition holds, else a."""
+
+    a: Tensor
+    condition: Tensor
+    value: Operand
+    expressions = anything("select(a, value, condition)")
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        if isinstance(self.value, Tensor) and is_float(self.value) and not is_float(self.a):
+            raise UnsupportedError(f"filling {self.a.dtype} with a {self.value.dtype} tensor has no kernel")
+        return super().plan(ctx, out)
+
+    reference = staticmethod(lambda a, condition, value: np.where(condition, value, a))
+
+
 @elementwise("aten.where.self")
 class Where(Elementwise):
     """a where the condition holds, else b."""
@@ -168,7 +241,7 @@ class ToCopy(Unary):
     reference = staticmethod(lambda a: a)
 
 
-@elementwise("aten.copy.default")
+@elementwise("aten.copy.default", "aten.fill.Tensor")
 @ignores("non_blocking")
 class Copy(Elementwise):
     """b, at the dims and in the type of a."""

@@ -12,6 +12,9 @@
 alias V = vec4<$C>;
 
 #include "elementwise/functions.wgsl"
+#if "precise_" in EXPR
+#include "elementwise/precise.wgsl"
+#end
 
 fn bytes_of(word: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
@@ -42,9 +45,9 @@ fn places(i: u32, strides: array<vec4<u32>, 2>) -> vec4<u32> {
 
 // Each input by a function that gives its four elements.
 #for n in INPUTS
-#const X = NAME0 if n == 0 else NAME1 if n == 1 else NAME2
-#const KIND = KIND0 if n == 0 else KIND1 if n == 1 else KIND2
-#const FLAT = FLAT0 if n == 0 else FLAT1 if n == 1 else FLAT2
+#const X = NAME0 if n == 0 else NAME1 if n == 1 else NAME2 if n == 2 else NAME3
+#const KIND = KIND0 if n == 0 else KIND1 if n == 1 else KIND2 if n == 2 else KIND3
+#const FLAT = FLAT0 if n == 0 else FLAT1 if n == 1 else FLAT2 if n == 2 else FLAT3
 #const T = "bool" if X == "condition" else C
 #const BYTES = "signed_bytes_of" if KIND == "i8" else "bytes_of" if KIND in ("u8", "bool") else ""
 fn ${X}_of(i: u32) -> vec4<$T> {
@@ -78,7 +81,7 @@ fn ${X}_of(i: u32) -> vec4<$T> {
     let i = group_number(group, groups) * 64u + lane;
     if (i * 4u >= params.numel) { return; }
     #for n in INPUTS
-    #const X = NAME0 if n == 0 else NAME1 if n == 1 else NAME2
+    #const X = NAME0 if n == 0 else NAME1 if n == 1 else NAME2 if n == 2 else NAME3
     let $X = ${X}_of(i);
     #end
     let result = $EXPR;

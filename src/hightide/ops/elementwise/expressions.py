@@ -18,6 +18,11 @@ def floats(expression: str) -> Expressions:
     return {"f32": expression}
 
 
+def ints(expression: str) -> Expressions:
+    """In i32; floats are refused."""
+    return {"i32": expression}
+
+
 def bools(expression: str) -> Expressions:
     """In bool, whatever the operands are."""
     return {"bool": expression}

@@ -4,8 +4,17 @@
 fn is_nan(x: V) -> vec4<bool> {
     return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
 }
+fn is_infinite(x: V) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
+}
 fn keep_nan(x: V, otherwise: V) -> V {
     return select(otherwise, x, is_nan(x));
+}
+fn not_a_number() -> f32 {
+    return bitcast<f32>(0x7fc00000u + params.numel * 0u);   // no constant: WGSL refuses one
+}
+fn infinity() -> f32 {
+    return bitcast<f32>(0x7f800000u + params.numel * 0u);
 }
 
 // sin(x + quarters * pi/2). The built-in one may be off by 2^-11 (SwiftShader's is by 2e-4). The angle is reduced by
@@ -37,13 +46,36 @@ fn floor_div(a: V, b: V) -> V {
     return select(select(q, q + 1.0, low), q - 1.0, high);
 }
 
+// What is left of x after whole multiples of y, with the sign of x. Exact: by long division of the mantissas, eight bits
+// at a time. (x % y of floats is off by a rounding of the quotient.)
+fn fmod1(x: f32, y: f32) -> f32 {
+    let above = bitcast<u32>(x) & 0x7fffffffu;
+    let below = bitcast<u32>(y) & 0x7fffffffu;
+    if (above >= 0x7f800000u || below > 0x7f800000u || below == 0u) { return not_a_number(); }
+    if (above < below) { return x; }
+    let exponent = max(below >> 23u, 1u);
+    let divisor = mantissa(below);
+    var rest = mantissa(above) % divisor;
+    for (var bits = max(above >> 23u, 1u) - exponent; bits > 0u; bits -= min(bits, 8u)) {
+        rest = (rest << min(bits, 8u)) % divisor;
+    }
+    // rest * 2^(exponent - 150), with its first bit moved to where a float has it
+    let shift = min(countLeadingZeros(rest) - 8u, exponent - 1u);
+    let shifted = rest << shift;
+    let lifted = select(0u, (exponent - shift) << 23u, shifted >= 0x800000u);
+    return bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | lifted | (shifted & 0x7fffffu));
+}
+fn mantissa(bits: u32) -> u32 {
+    return (bits & 0x7fffffu) | select(0u, 0x800000u, bits >= 0x800000u);
+}
+
 // x to the power y as torch has it: a negative base is fine with a whole exponent.
 fn power1(x: f32, y: f32) -> f32 {
     if (y == 0.0) { return 1.0; }
     let odd = (y - 2.0 * floor(y * 0.5)) == 1.0;
     if (x == 0.0) { return select(0.0, select(1.0 / abs(x), 1.0 / x, odd), y < 0.0); }
     if (x > 0.0) { return pow(x, y); }
-    if (y != floor(y)) { return bitcast<f32>(0x7fc00000u + params.numel * 0u); }   // a NaN that is no constant
+    if (y != floor(y)) { return not_a_number(); }
     return pow(-x, y) * select(1.0, -1.0, odd);
 }
 
@@ -51,12 +83,15 @@ fn gelu_tanh(x: V) -> V {
     let inner = 0.7978845608 * (x + 0.044715 * x * x * x);
     return 0.5 * x * (1.0 + tanh(clamp(inner, V(-15.0), V(15.0))));
 }
-// 0.5 x (1 + erf(x / sqrt 2)); erf by Abramowitz and Stegun 7.1.26, within 1.5e-7.
-fn gelu(x: V) -> V {
-    let z = abs(x) * 0.7071067812;
+// 1 - erf(z) of z >= 0, by Abramowitz and Stegun 7.1.26, within 1.5e-7.
+fn erf_complement(z: V) -> V {
     let t = 1.0 / (1.0 + 0.3275911 * z);
     let tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
-    return 0.5 * x * (1.0 + sign(x) * (1.0 - tail * exp(-z * z)));
+    return tail * exp(-z * z);
+}
+// 0.5 x (1 + erf(x / sqrt 2))
+fn gelu(x: V) -> V {
+    return 0.5 * x * (1.0 + sign(x) * (1.0 - erf_complement(abs(x) * 0.7071067812)));
 }
 #elif C == "i32"
 fn keep_nan(x: V, otherwise: V) -> V { return otherwise; }
@@ -64,6 +99,18 @@ fn keep_nan(x: V, otherwise: V) -> V { return otherwise; }
 fn floor_div(a: V, b: V) -> V {
     let q = a / b;
     return select(q, q - 1, ((a ^ b) < V()) & (q * b != a));
+}
+
+fn fmod1(x: i32, y: i32) -> i32 {
+    return select(x - x / y * y, 0, y == 0);   // not x % y: drivers may take negative numbers for impossible
+}
+
+fn shift_left(x: V, places: V) -> V {
+    return select(V(), x << (vec4<u32>(places) & vec4<u32>(31u)), (places >= V()) & (places < V(32)));
+}
+// As torch: a negative count shifts everything out, too.
+fn shift_right(x: V, places: V) -> V {
+    return x >> min(vec4<u32>(places), vec4<u32>(31u));
 }
 
 // By squaring, wrapping as integers do; a negative exponent is 1 / x^|y| cut to a whole number.
@@ -81,5 +128,13 @@ fn power1(x: i32, y: i32) -> i32 {
 #if C != "bool"
 fn power(x: V, y: V) -> V {
     return V(power1(x.x, y.x), power1(x.y, y.y), power1(x.z, y.z), power1(x.w, y.w));
+}
+fn fmod(x: V, y: V) -> V {
+    return V(fmod1(x.x, y.x), fmod1(x.y, y.y), fmod1(x.z, y.z), fmod1(x.w, y.w));
+}
+// The same with the sign of y.
+fn remainder(x: V, y: V) -> V {
+    let rest = fmod(x, y);
+    return select(rest, rest + y, (rest != V()) & ((rest < V()) != (y < V())));
 }
 #end

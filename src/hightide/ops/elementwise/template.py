@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ KINDS = ("number", "a", "f32", "i32", "bool", "u8", "i8")  # what an input may b
 class Elementwise(Op):
     """An expression of the arguments, by name, for every element of the tensors among them, which are broadcast.
 
-    The tensors are called a and b, and `condition` for one that is a bool whatever the others are.
+    One that is called `condition` is a bool whatever the others are.
     """
 
     expressions: ClassVar[Expressions]
@@ -38,13 +38,12 @@ class Elementwise(Op):
         return self.expressions
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        given = (getattr(self, argument.name) for argument in arguments_of(type(self)))
-        return [broadcast(*[x.dims for x in given if isinstance(x, Tensor)])]
+        return [broadcast(*[x.dims for x in self._tensors()])]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         compute = self._computed_in(out)
         expression = self.expression()[compute]
-        to_number: Callable[[Any], float] = float if compute == "f32" else _to_int32
+        to_number = NUMBERS[compute]
         cls: Any = type(self)
         given: dict[str, Any] = {}
         inputs: list[Input] = []
@@ -74,15 +73,19 @@ class Elementwise(Op):
     def _computed_in(self, out: Tensor) -> str:
         """The type of the arithmetic."""
         types = self.expression()
-        if len(types) == 1:
+        if len(types) == 1 and "i32" not in types:
             return next(iter(types))
         if "bool" in types and out.dtype == "bool":
             return "bool"
-        operands = (out, getattr(self, "a", None), getattr(self, "b", None))
-        compute = "f32" if any(_is_float(x) for x in operands) else "i32"
+        operands = (out, *self._tensors(), getattr(self, "a", None), getattr(self, "b", None))
+        compute = "f32" if any(is_float(x) for x in operands) else "i32"
         if compute not in types:
             raise UnsupportedError(f"it has no form in {compute}, only in {', '.join(types)}")
         return compute
+
+    def _tensors(self) -> Iterator[Tensor]:
+        given = (getattr(self, argument.name) for argument in arguments_of(type(self)))
+        return (x for x in given if isinstance(x, Tensor))
 
 
 class Unary(Elementwise):
@@ -155,7 +158,7 @@ def _held(x: Tensor) -> str:
     return HELD.get(x.dtype, x.dtype)
 
 
-def _is_float(x: Any) -> bool:
+def is_float(x: Any) -> bool:
     return HELD.get(x.dtype) == "f32" if isinstance(x, Tensor) else isinstance(x, float)
 
 
@@ -172,6 +175,9 @@ def _to_int32(value: float) -> int:
     if value != value:
         raise UnsupportedError("NaN is no integer")
     return int(min(max(value, -(2**31)), 2**31 - 1))
+
+
+NUMBERS: dict[str, Callable[[Any], float]] = {"f32": float, "i32": _to_int32, "bool": bool}  # as parameters
 
 
 def _leading(dims: Dims, fill: int) -> Dims:

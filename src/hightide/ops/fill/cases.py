@@ -18,6 +18,8 @@ CASES = [
     Case("zeros", "aten.zeros.default", ([Size(1, 0), 3], x2)),
     Case("ones", "aten.ones.default", ([2, Size(1, 0)], x2), out="int32"),
     Case("full_like", "aten.full_like.default", (x3, -1.5)),
+    Case("fill", "aten.fill.Scalar", (x3, 2.5)),
+    Case("fill_bytes", "aten.fill.Scalar", (In(("S", 3), "uint8", 0, 9), 7), out="uint8"),
     Case("scalar_tensor", "aten.scalar_tensor.default", (2.5,)),
     Case("arange_end", "aten.arange.default", (7,), out="int32"),
     Case("arange_start", "aten.arange.start", (3, 9.5)),

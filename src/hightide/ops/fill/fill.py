@@ -97,7 +97,7 @@ VALUE: dict[str, Any] = {"fill_value": Number}
 _declare(Full, "aten.full.default", arguments=SIZE | VALUE)
 _declare(Full, "aten.zeros.default", "aten.empty.memory_format", arguments=SIZE)
 _declare(Full, "aten.ones.default", arguments=SIZE, value=1)
-_declare(Full, "aten.full_like.default", arguments=LIKE | VALUE)
+_declare(Full, "aten.full_like.default", "aten.fill.Scalar", arguments=LIKE | VALUE)
 _declare(Full, "aten.zeros_like.default", arguments=LIKE)
 _declare(Full, "aten.ones_like.default", arguments=LIKE, value=1)
 _declare(Full, "aten.scalar_tensor.default", arguments=VALUE)

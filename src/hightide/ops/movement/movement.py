@@ -1,28 +1,32 @@
-"""Ops that move elements without computing on them."""
+"""Ops that move elements without computing on them. Parts of tensors are in `slices.py` and `pieces.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims
 from hightide.ops.contract import (
     Context,
     Dispatch,
     Int,
+    Kernel,
+    LiveInt,
     MovingOp,
     Tensor,
+    ceil_div,
     existing_dim,
-    expr_of,
+    kernel,
     normalize_dim,
     op,
     strides_of,
 )
-from hightide.ops.cost import distinct
-from hightide.ops.movement.strided import broadcast_strides, copy, move, moved_kind, place
+from hightide.ops.movement import pieces, slices
+from hightide.ops.movement.strided import broadcast_strides, copy, move, moved_kind, place, rotate
 
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
@@ -50,82 +54,6 @@ class Permute(MovingOp):
     @staticmethod
     def reference(x: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
         return np.transpose(x, order)
-
-
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement")
-class Slice(MovingOp):
-    """x[start:end:step] along `dim`; the bounds may be SymInts.
-
-    A start that changes at every step (the position) stays out of the level: the kernel reads it.
-    Literal bounds clamp as in Python; a live one outside the dim is an error.
-    """
-
-    x: Tensor
-    dim: int = 0
-    start: Int = 0
-    end: Int = 2**63 - 1
-    step: Int = 1
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        size, step = x.dims[dim], ctx.pin(self.step)
-        if step < 1:
-            raise InputError(f"a slice with step {step}")
-        first, end = _clamped(self.start, size), _clamped(self.end, size)
-        length = max(0, ctx.pin(end - first))
-        if isinstance(end, Sym) and not isinstance(first, Sym):
-            ctx.require(end, 0, size, f"rows up to {{value}} of a dim of {size} are asked for")
-        if isinstance(first, Sym):
-            asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
-            ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
-        return [(*x.dims[:dim], -(-length // step), *x.dims[dim + 1 :])]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        first, step = _clamped(self.start, x.dims[dim]), ctx.pin(self.step)
-        strides = strides_of(x.dims)
-        stepped = tuple(s * step if n == dim else s for n, s in enumerate(strides))
-        start = self.start if isinstance(first, Sym) else first
-        yield move(x, out, out.dims, stepped, strides_of(out.dims), live_start=(start, strides[dim]))
-
-    @staticmethod
-    def reference(x: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
-        return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
-
-
-def _clamped(bound: Int, size: int) -> SymExpr:
-    """A slice's bound in a dim of `size`: a negative one counts from the end; a live one stays as it is."""
-    value = expr_of(bound)
-    if isinstance(value, Sym):
-        return value
-    return min(max(value + size if value < 0 else value, 0), size)
-
-
-@op("aten.select_copy.int", "aten.select.int", family="movement")
-class Select(MovingOp):
-    """x[index] along `dim`, which goes away; a negative index counts from the live end."""
-
-    x: Tensor
-    dim: int
-    index: Int
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        size, at = x.dims[dim], expr_of(self.index)
-        low = 0 if isinstance(at, Sym) else -size
-        ctx.require(at, low, size - 1, f"index {{value}} is outside dim {dim} of {size}")
-        return [(*x.dims[:dim], *x.dims[dim + 1 :])]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        strides, at = strides_of(x.dims), expr_of(self.index)
-        start = self.index if isinstance(at, Sym) else at % x.dims[dim]
-        others = (*strides[:dim], *strides[dim + 1 :])
-        yield move(x, out, out.dims, others, strides_of(out.dims), live_start=(start, strides[dim]))
-
-    @staticmethod
-    def reference(x: np.ndarray, dim: int, index: int) -> np.ndarray:
-        return np.take(x, index, axis=dim)
 
 
 @op("aten.expand_copy.default", "aten.expand.default", family="movement")
@@ -187,79 +115,6 @@ class Repeat(MovingOp):
         return np.tile(x, repeats)
 
 
-@op("aten.cat.default", family="movement")
-class Cat(MovingOp):
-    """Tensors one after the other along `dim`."""
-
-    tensors: tuple[Tensor, ...]
-    dim: int = 0
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        parts = self._parts()
-        if not parts:
-            raise InputError("no tensors to join")
-        first = parts[0].dims
-        dim = existing_dim(self.dim, first)
-        for part in parts[1:]:
-            if part.rank != len(first) or any(
-                d != f for n, (d, f) in enumerate(zip(part.dims, first, strict=True)) if n != dim
-            ):
-                raise InputError(f"{list(first)} and {list(part.dims)} cannot be joined along dim {dim}")
-        return [(*first[:dim], sum(part.dims[dim] for part in parts), *first[dim + 1 :])]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        dim = normalize_dim(self.dim, out.rank)
-        to = strides_of(out.dims)
-        at = 0
-        for part in self._parts():
-            if moved_kind(part, out) != "u8":
-                yield move(part, out, part.dims, strides_of(part.dims), to, dst_start=at * to[dim])
-            elif part.numel:  # parts may share words: one after the other fills in its bytes
-                yield place(part, out, tuple(at if n == dim else 0 for n in range(out.rank)), None)
-            at += part.dims[dim]
-
-    def _parts(self) -> list[Tensor]:
-        """torch lets an empty vector stand beside tensors of any rank."""
-        return [t for t in self.tensors if t.dims != (0,)] or list(self.tensors[:1])
-
-    def bytes_written(self, tensor: Tensor, dispatch: Dispatch) -> int:
-        """A dispatch places one part."""
-        return min(tensor.nbytes, sum(part.nbytes for part in distinct(dispatch.reads)))
-
-    @staticmethod
-    def reference(tensors: tuple[np.ndarray, ...], dim: int) -> np.ndarray:
-        return np.concatenate([t for t in tensors if t.shape != (0,)] or list(tensors[:1]), axis=dim)
-
-
-@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", family="movement")
-class SplitWithSizes(MovingOp):
-    """Consecutive pieces of the given sizes along `dim`."""
-
-    x: Tensor
-    sizes: tuple[Int, ...]
-    dim: int = 0
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        pieces = [ctx.pin(size) for size in self.sizes]
-        if sum(pieces) != x.dims[dim] or min(pieces, default=0) < 0:
-            raise InputError(f"pieces of {pieces} do not make up dim {dim} of {x.dims[dim]}")
-        return [(*x.dims[:dim], piece, *x.dims[dim + 1 :]) for piece in pieces]
-
-    def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        strides = strides_of(x.dims)
-        at = 0
-        for piece in out:
-            yield move(x, piece, piece.dims, strides, strides_of(piece.dims), src_start=at * strides[dim])
-            at += piece.dims[dim]
-
-    @staticmethod
-    def reference(x: np.ndarray, sizes: tuple[int, ...], dim: int) -> tuple[np.ndarray, ...]:
-        ends = np.cumsum(sizes)[:-1].tolist()
-        return tuple(np.split(x, ends, axis=dim))
-
-
 @op("aten.flip.default", family="movement")
 class Flip(MovingOp):
     """The order reversed along some dims."""
@@ -283,6 +138,87 @@ class Flip(MovingOp):
     @staticmethod
     def reference(x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
         return np.flip(x, dims)
+
+
+@op("aten.roll.default", family="movement")
+class Roll(MovingOp):
+    """Elements moved by `shifts` along `dims`, those at the end to the start; without dims as one long row."""
+
+    x: Tensor
+    shifts: tuple[Int, ...]
+    dims: tuple[int, ...] = ()
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if len(self.shifts) != (len(self.dims) or 1):
+            raise InputError(f"{len(self.shifts)} shifts along {len(self.dims)} dims")
+        for dim in self.dims:
+            existing_dim(dim, self.x.dims)
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, by = self.x, [ctx.pin(shift) for shift in self.shifts]
+        if not self.dims:
+            yield rotate(Tensor(x.value, (x.numel,)), Tensor(out.value, (x.numel,)), tuple(by))
+            return
+        shifts = [0] * x.rank
+        for dim, shift in zip(self.dims, by, strict=True):
+            shifts[dim] += shift
+        yield rotate(x, out, tuple(shifts))
+
+    @staticmethod
+    def reference(x: np.ndarray, shifts: tuple[int, ...], dims: tuple[int, ...]) -> np.ndarray:
+        return np.roll(x, shifts, dims or None)
+
+
+class Triangle(MovingOp):
+    """One side of every matrix from a diagonal on, zeros on the other."""
+
+    x: Tensor
+    diagonal: Int = 0  # columns to the right of the main one
+    upper: ClassVar[bool] = False
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.x.rank < 2:
+            raise InputError(f"{list(self.x.dims)} is no matrix")
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        packed = moved_kind(self.x, out) == "u8"
+        yield _triangle(packed, self.upper).over(
+            ceil_div(out.numel, 256 if packed else 64),
+            x=self.x,
+            out=out,
+            numel=out.numel,
+            rows=out.dims[-2],
+            columns=out.dims[-1],
+            diagonal=self.diagonal if isinstance(self.diagonal, LiveInt) else _clamped(self.diagonal),
+        )
+
+
+def _clamped(number: int) -> int:
+    """As an i32; no dim is larger."""
+    return min(max(number, -(2**31)), 2**31 - 1)
+
+
+@cache
+def _triangle(packed: bool, upper: bool) -> Kernel:
+    name = "triangle_bytes" if packed else "triangle"
+    return kernel("movement/triangle.wgsl", name, BYTES=packed, UPPER=upper)
+
+
+@op("aten.tril.default", family="movement")
+class Tril(Triangle):
+    """What lies on the diagonal and below it, of every matrix."""
+
+    reference = staticmethod(lambda x, diagonal: np.tril(x, diagonal))
+
+
+@op("aten.triu.default", family="movement")
+class Triu(Triangle):
+    """What lies on the diagonal and above it, of every matrix."""
+
+    upper = True
+    reference = staticmethod(lambda x, diagonal: np.triu(x, diagonal))
 
 
 @op("aten.constant_pad_nd.default", family="movement")
@@ -354,9 +290,6 @@ class Unfold(MovingOp):
         return np.moveaxis(np.stack(windows, axis=dim % x.ndim), dim % x.ndim + 1, -1)
 
 
-__all__ = ["broadcast_strides", "expanded"]
-
-
 @op("hightide.store.default", family="movement")
 class Store(MovingOp):
     """Writes x to a state, whole; the result is a placeholder that nobody reads."""
@@ -377,3 +310,6 @@ class Store(MovingOp):
     def reference(x: np.ndarray, state: np.ndarray) -> np.ndarray:
         state[...] = x
         return np.zeros(1, np.float32)
+
+
+__all__ = ["broadcast_strides", "expanded", "pieces", "slices"]

@@ -6,7 +6,9 @@ Where a box is only part of a tensor of bytes, or has something around it, anoth
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -53,20 +55,49 @@ def copy(x: Tensor, out: Tensor) -> Dispatch:
     return move(x, out, out.dims, strides_of(out.dims), strides_of(out.dims))
 
 
+@dataclass(frozen=True)
+class Along:
+    """Where a box lies along one dim of a tensor: from `start`, its elements `step` apart."""
+
+    dim: int
+    start: Int
+    step: int = 1
+
+
 def place(x: Tensor, out: Tensor, before: Dims, value: float | None) -> Dispatch:
     """Copy x to where it starts `before` into out (negative: cut); around it `value`, or with None what is there."""
+    if value is None:
+        return _placed("kept", x, out, before)
+    fill = word_of(out.dtype, value)
+    word = int(np.float32(fill).view(np.uint32)) if isinstance(fill, float) else fill
+    return _placed("value", x, out, before, fill=word)
+
+
+def place_along(x: Tensor, out: Tensor, along: Along, around: Tensor) -> Dispatch:
+    """Copy x into a part of out along one dim; around it stands what `around` has there."""
+    moved_kind(around, out)
+    placed = {"around": around, "along": MAX_RANK - out.rank + along.dim, "start": along.start, "step": along.step}
+    return _placed("tensor", x, out, (0,) * out.rank, **placed)
+
+
+def rotate(x: Tensor, out: Tensor, shifts: Dims) -> Dispatch:
+    """Copy x, moved by `shifts` along the dims; what leaves at the end comes back at the start."""
+    return _placed("again", x, out, tuple(s % max(d, 1) for s, d in zip(shifts, x.dims, strict=True)))
+
+
+def _placed(outside: str, x: Tensor, out: Tensor, before: Dims, **given: Any) -> Dispatch:
+    """`outside` is what stands around x; see the kernel."""
     packed = moved_kind(x, out) == "u8"
-    fill = word_of(out.dtype, value or 0)
-    return _place(packed, value is None).over(
+    return _place(packed, outside, "step" in given).over(
         ceil_div(out.numel, 256 if packed else 64),
         x=x,
         out=out,
         numel=out.numel,
-        fill=int(np.float32(fill).view(np.uint32)) if isinstance(fill, float) else fill,
         first=MAX_RANK - out.rank,
         out_dims=padded(out.dims, 1),
         x_dims=padded(x.dims, 1),
         before=padded(before, 0),
+        **given,
     )
 
 
@@ -76,8 +107,9 @@ def _strided(packed: bool) -> Kernel:
 
 
 @cache
-def _place(packed: bool, keep: bool) -> Kernel:
-    return kernel("movement/place.wgsl", "place_bytes" if packed else "place", BYTES=packed, KEEP=keep)
+def _place(packed: bool, outside: str, steps: bool) -> Kernel:
+    name = "place_bytes" if packed else "place"
+    return kernel("movement/place.wgsl", name, BYTES=packed, OUTSIDE=outside, STEPS=steps)
 
 
 def moved_kind(x: Tensor, out: Tensor) -> str:

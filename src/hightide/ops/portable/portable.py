@@ -131,30 +131,6 @@ REDUCTIONS: dict[str, Reference] = {
     "aten.topk.default": _topk,
 }
 
-# ---- elementwise
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
-
-ELEMENTWISE: dict[str, Reference] = {
-    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("cosh", "sinh", "expm1", "log1p")},
-    **{f"aten.{name}.default": _unary(getattr(np, name)) for name in ("exp2", "isnan", "isinf")},
-    **{f"aten.a{name}.default": _unary(getattr(np, f"arc{name}")) for name in ("sin", "cos", "sinh", "cosh", "tanh")},
-    "aten.atan2.default": _binary(np.arctan2),
-    "aten.erf.default": _unary(_erf),
-    "aten.elu.default": lambda x, alpha=1, scale=1, input_scale=1: np.where(
-        x > 0, scale * x, scale * alpha * np.expm1(np.minimum(x, 0) * input_scale)
-    ),
-    "aten.clamp.Tensor": lambda x, low=None, high=None: np.clip(x, low, high),
-    "aten.remainder.Tensor": _binary(np.remainder),  # the sign of the divisor, as in Python
-    "aten.remainder.Scalar": _binary(np.remainder),
-    "aten.fmod.Tensor": _binary(np.fmod),  # the sign of the dividend, as in C
-    "aten.fmod.Scalar": _binary(np.fmod),
-    "aten.bitwise_left_shift.Tensor": _binary(np.left_shift),
-    "aten.bitwise_right_shift.Tensor": _binary(np.right_shift),
-    "aten.masked_fill.Scalar": lambda x, mask, value: np.where(mask, value, x),
-    "aten.masked_fill.Tensor": lambda x, mask, value: np.where(mask, value, x),
-}
-
 # ---- indexing and making
 
 
@@ -179,16 +155,6 @@ def _scattering(accumulate: bool) -> Reference:
     return scatter
 
 
-def _along(x: Array, dim: int, at: Any) -> tuple[Any, ...]:
-    return (slice(None),) * (dim % x.ndim) + (at,)
-
-
-def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
-    if size < 1:
-        raise InputError(f"pieces of {size} elements")
-    return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
-
-
 def _embedding_byte(
     weight: Array, scales: Array, zeros: Array | None, low: int, high: int, indices: Array, dtype: Any = None
 ) -> Array:
@@ -210,20 +176,8 @@ INDEXING: dict[str, Reference] = {
     "aten.scatter.src": _scattering(accumulate=False),
     "aten.scatter.value": _scattering(accumulate=False),
     "aten.scatter_add.default": _scattering(accumulate=True),
-    "aten.select_scatter.default": lambda x, source, dim, index: _assign(x, _along(x, dim, index), source),
-    "aten.slice_scatter.default": lambda x, source, dim=0, start=None, end=None, step=1: _assign(
-        x, _along(x, dim, slice(start, end, step)), source
-    ),
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
-    "aten.tril.default": lambda x, diagonal=0: np.tril(x, diagonal),
-    "aten.triu.default": lambda x, diagonal=0: np.triu(x, diagonal),
-    "aten.roll.default": lambda x, shifts, dims=(): np.roll(x, shifts, dims or None),
-    "aten.stack.default": lambda tensors, dim=0: np.stack(tensors, dim),
-    "aten.split_copy.Tensor": _split,
-    "aten.unbind_copy.int": lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
-    "aten.fill.Scalar": lambda x, value: np.full(x.shape, value),
-    "aten.fill.Tensor": lambda x, value: np.full(x.shape, value),
 }
 
 # ---- numbers: what a method computes between delegates
@@ -231,7 +185,6 @@ INDEXING: dict[str, Reference] = {
 _TWO = ("add", "sub", "mul", "truediv", "floordiv", "eq", "gt", "lt", "ge", "le")
 NUMBERS: dict[str, Reference] = {
     "aten._local_scalar_dense.default": lambda x: x.item(),
-    "aten.sym_numel.default": lambda x: int(x.size),
     **{f"executorch_prim.{name}.Scalar": _binary(getattr(operator, name)) for name in _TWO},
     **{f"executorch_prim.{name}.Scalar": _unary(getattr(math, name)) for name in ("ceil", "floor", "trunc")},
     "executorch_prim.neg.Scalar": _unary(operator.neg),
@@ -245,5 +198,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**REDUCTIONS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
+for _name, _reference in {**REDUCTIONS, **INDEXING, **NUMBERS}.items():
     register(_name, _reference)

@@ -52,6 +52,18 @@ class SymSize(SymIntOp):
     reference = staticmethod(lambda x, dim: x.shape[dim])
 
 
+@op("aten.sym_numel.default", family="symints")
+class SymNumel(SymIntOp):
+    """How many live elements a tensor has."""
+
+    x: Tensor
+
+    def symint(self, ctx: Context) -> SymExpr:
+        return self.x.numel
+
+    reference = staticmethod(lambda x: x.size)
+
+
 class Arithmetic(SymIntOp):
     left: Int
     right: Int

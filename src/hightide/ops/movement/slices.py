@@ -1,0 +1,193 @@
+"""Parts of tensors, taken out and put in: slices along a dim, and single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hightide.errors import InputError, UnsupportedError
+from hightide.graph.symbols import Sym, SymExpr
+from hightide.graph.values import Dims
+from hightide.ops.contract import (
+    Context,
+    Dispatch,
+    Int,
+    MovingOp,
+    Tensor,
+    ceil_div,
+    existing_dim,
+    expr_of,
+    op,
+    strides_of,
+)
+from hightide.ops.movement.strided import Along, move, place_along
+
+
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", family="movement")
+class Slice(MovingOp):
+    """x[start:end:step] along `dim`; the bounds may be SymInts.
+
+    A start that changes at every step (the position) stays out of the level: the kernel reads it.
+    Literal bounds clamp as in Python; a live one outside the dim is an error.
+    """
+
+    x: Tensor
+    dim: int = 0
+    start: Int = 0
+    end: Int = 2**63 - 1
+    step: Int = 1
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        rows = _rows(ctx, x.dims[dim], self.start, self.end, self.step)
+        return [(*x.dims[:dim], rows, *x.dims[dim + 1 :])]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        start, step = _first(self.start, x.dims[dim]), ctx.pin(self.step)
+        strides = strides_of(x.dims)
+        stepped = tuple(s * step if n == dim else s for n, s in enumerate(strides))
+        yield move(x, out, out.dims, stepped, strides_of(out.dims), live_start=(start, strides[dim]))
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
+        return x[_along(x, dim, slice(start, end, step))]
+
+
+def _rows(ctx: Context, size: int, start: Int, end: Int, step: Int) -> int:
+    """How many rows of a dim of `size` a slice has; all that a live one asks for must be there."""
+    by = ctx.pin(step)
+    if by < 1:
+        raise InputError(f"a slice with step {by}")
+    first, last = _clamped(start, size), _clamped(end, size)
+    length = max(0, ctx.pin(last - first))
+    if isinstance(last, Sym) and not isinstance(first, Sym):
+        ctx.require(last, 0, size, f"rows up to {{value}} of a dim of {size} are asked for")
+    if isinstance(first, Sym):
+        asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
+        ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
+    return ceil_div(length, by)
+
+
+def _first(start: Int, size: int) -> Int:
+    """Where a slice starts, as kernels take it."""
+    first = _clamped(start, size)
+    return start if isinstance(first, Sym) else first
+
+
+def _along(x: np.ndarray, dim: int, at: Any) -> tuple[Any, ...]:
+    return (slice(None),) * (dim % x.ndim) + (at,)
+
+
+def _clamped(bound: Int, size: int) -> SymExpr:
+    """A slice's bound in a dim of `size`: a negative one counts from the end; a live one stays as it is."""
+    value = expr_of(bound)
+    if isinstance(value, Sym):
+        return value
+    return min(max(value + size if value < 0 else value, 0), size)
+
+
+@op("aten.select_copy.int", "aten.select.int", family="movement")
+class Select(MovingOp):
+    """x[index] along `dim`, which goes away; a negative index counts from the live end."""
+
+    x: Tensor
+    dim: int
+    index: Int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        _require_row(ctx, self.index, dim, x.dims[dim])
+        return [(*x.dims[:dim], *x.dims[dim + 1 :])]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        strides, start = strides_of(x.dims), _row(self.index, x.dims[dim])
+        others = (*strides[:dim], *strides[dim + 1 :])
+        yield move(x, out, out.dims, others, strides_of(out.dims), live_start=(start, strides[dim]))
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: int) -> np.ndarray:
+        return np.take(x, index, axis=dim)
+
+
+def _require_row(ctx: Context, index: Int, dim: int, size: int) -> None:
+    at = expr_of(index)
+    low = 0 if isinstance(at, Sym) else -size
+    ctx.require(at, low, size - 1, f"index {{value}} is outside dim {dim} of {size}")
+
+
+def _row(index: Int, size: int) -> Int:
+    """The index as kernels take it."""
+    at = expr_of(index)
+    return index if isinstance(at, Sym) else at % size
+
+
+@op("aten.slice_scatter.default", family="movement")
+class SliceScatter(MovingOp):
+    """x with `source` in place of x[start:end:step] along `dim`; bounds as those of a slice."""
+
+    x: Tensor
+    source: Tensor
+    dim: int = 0
+    start: Int = 0
+    end: Int = 2**63 - 1
+    step: Int = 1
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        rows = _rows(ctx, x.dims[dim], self.start, self.end, self.step)
+        _require_dims(self.source, (*x.dims[:dim], rows, *x.dims[dim + 1 :]))
+        return [x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        dim = existing_dim(self.dim, out.dims)
+        size = out.dims[dim]
+        step = min(ctx.pin(self.step), max(size, 1))  # a larger one leaves the dim, too
+        yield _scattered(self.source, out, Along(dim, _first(self.start, size), step), self.x)
+
+    @staticmethod
+    def reference(x: np.ndarray, source: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
+        result = np.array(x)
+        result[_along(x, dim, slice(start, end, step))] = source
+        return result
+
+
+@op("aten.select_scatter.default", family="movement")
+class SelectScatter(MovingOp):
+    """x with `source` in place of x[index] along `dim`."""
+
+    x: Tensor
+    source: Tensor
+    dim: int
+    index: Int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim = self.x, existing_dim(self.dim, self.x.dims)
+        _require_row(ctx, self.index, dim, x.dims[dim])
+        _require_dims(self.source, (*x.dims[:dim], *x.dims[dim + 1 :]))
+        return [x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        dim = existing_dim(self.dim, out.dims)
+        source = Tensor(self.source.value, (*out.dims[:dim], 1, *out.dims[dim + 1 :]))
+        yield _scattered(source, out, Along(dim, _row(self.index, out.dims[dim])), self.x)
+
+    @staticmethod
+    def reference(x: np.ndarray, source: np.ndarray, dim: int, index: int) -> np.ndarray:
+        result = np.array(x)
+        result[_along(x, dim, index)] = source
+        return result
+
+
+def _require_dims(source: Tensor, dims: Dims) -> None:
+    if source.dims != dims:
+        raise InputError(f"{list(source.dims)} in place of a part of {list(dims)}")
+
+
+def _scattered(source: Tensor, out: Tensor, along: Along, x: Tensor) -> Dispatch:
+    if out.dtype == "bool" != source.dtype:  # bytes are moved as they are
+        raise UnsupportedError(f"{source.dtype} as part of bools has no kernel")
+    return place_along(source, out, along, x)
