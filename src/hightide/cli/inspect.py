@@ -31,7 +31,7 @@ class ShownParts:
 
     method: Annotated[str | None, typer.Option(help="Only this method.")] = None
     part: Annotated[int | None, typer.Option(min=0, help="Only this part, of a method that has several.")] = None
-    fuse: Annotated[bool, typer.Option(help="Show the graph that runs; with --no-fuse, the one in the file.")] = True
+    fuse: Annotated[bool, typer.Option(help="Show the graph that runs; with --no-fuse, those in the file.")] = True
 
 
 @grouped

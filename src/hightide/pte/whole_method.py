@@ -33,7 +33,7 @@ from hightide.pte.region_graph import Number, RegionGraph, Sources
 
 SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
 HOST, GPU, EITHER, NOWHERE = "host", "gpu", "either", "nowhere"
-REGION = Delegate("hightide", Blob(b"", 0, 0), {})  # stands for a graph that was made here
+NO_BACKEND = "portable"  # whom a region without delegates was compiled for
 ON_SYMINTS = {f"executorch_prim.{name}.Scalar": name for name in ("add", "sub", "mul", "floordiv")}
 ITEM, SELECT = "aten._local_scalar_dense.default", "aten.select_copy.int"
 
@@ -280,6 +280,7 @@ class _Method:
 
     def _assembled(self, regions: Mapping[int, RegionGraph]) -> tuple[MethodFile, dict[int, Graph]]:
         graphs: list[Graph] = []
+        delegates: list[Delegate] = []
         instructions: list[Instruction] = []
         starts: dict[int, int] = {}  # of each block, among the new instructions
         only = len([piece for piece in self.pieces if piece.instructions]) == 1
@@ -289,13 +290,22 @@ class _Method:
                 inputs, outputs = self._sides(number, regions[number], only)
                 instructions.append(DelegateCall(len(graphs), (*inputs, *outputs)))
                 graphs.append(regions[number].finish(inputs, outputs))
+                delegates.append(self._delegate(piece))
                 continue
             for instruction in (self.method.instructions[n] for n in piece.instructions):
                 if isinstance(instruction, DelegateCall):
                     graphs.append(self.graphs[instruction.delegate])
+                    delegates.append(self.method.delegates[instruction.delegate])
                     instruction = replace(instruction, delegate=len(graphs) - 1)
                 instructions.append(instruction)
-        return self._with(instructions, starts, len(graphs)), dict(enumerate(graphs))
+        method = replace(self.method, instructions=self._aimed(instructions, starts), delegates=tuple(delegates))
+        return method, dict(enumerate(graphs))
+
+    def _delegate(self, piece: _Piece) -> Delegate:
+        """What a region is in the new method: it has no data, only a graph."""
+        joined = (self.method.instructions[n] for n in piece.instructions)
+        backends = [self.method.delegates[call.delegate].id for call in joined if isinstance(call, DelegateCall)]
+        return Delegate((*backends, NO_BACKEND)[0], Blob(b"", 0, 0), {})
 
     def _sides(self, number: int, region: RegionGraph, only: bool) -> tuple[list[int], list[int]]:
         """The values that a region takes and gives; where it is all of the method, the method's own in their order."""
@@ -307,11 +317,10 @@ class _Method:
             return [*self.method.inputs], [*self.method.outputs]
         return inputs, outputs
 
-    def _with(self, instructions: Sequence[Instruction], starts: Mapping[int, int], delegates: int) -> MethodFile:
-        """The method with other instructions; `starts` tells where its blocks are now."""
+    def _aimed(self, instructions: Sequence[Instruction], starts: Mapping[int, int]) -> tuple[Instruction, ...]:
+        """The new instructions with jumps to where their destinations are now; `starts` tells of the blocks."""
         first = {block.start: starts.get(n, len(instructions)) for n, block in enumerate(self._blocks())}
         first[len(self.method.instructions)] = len(instructions)
-        moved = tuple(
+        return tuple(
             replace(i, destination=first[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions
         )
-        return replace(self.method, instructions=moved, delegates=(REGION,) * delegates)

@@ -109,7 +109,7 @@ def inspect_file(
 
 def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> Inspection:
     opened = open_file(path, context=context) if is_gguf(path) else None
-    program = Program(read_program(path), "cpu") if opened is None else None
+    program = Program(read_program(path), "cpu", whole=fused) if opened is None else None
     if opened is not None:
         files = {"forward": opened}
     else:
