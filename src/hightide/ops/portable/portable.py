@@ -189,23 +189,7 @@ def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
     return tuple(x[_along(x, dim, slice(at, at + size))] for at in range(0, max(x.shape[dim], 1), size))
 
 
-def _embedding_byte(
-    weight: Array, scales: Array, zeros: Array | None, low: int, high: int, indices: Array, dtype: Any = None
-) -> Array:
-    """Rows of an 8-bit table, with a scale (and zero point) per group of a row."""
-    outside = indices[(indices < 0) | (indices >= len(weight))]
-    if outside.size:
-        raise InputError(f"token id {outside[0]} is not in 0..{len(weight) - 1}")
-    groups = scales.shape[1] if scales.ndim == 2 else 1
-    rows = weight[indices].astype(scales.dtype).reshape(*indices.shape, groups, -1)
-    if zeros is not None:
-        rows = rows - zeros.reshape(-1, groups)[indices][..., None]
-    return (rows * scales.reshape(-1, groups)[indices][..., None]).reshape(*indices.shape, weight.shape[1])
-
-
 INDEXING: dict[str, Reference] = {
-    "quantized_decomposed.embedding_byte.default": _embedding_byte,
-    "quantized_decomposed.embedding_byte.dtype": _embedding_byte,
     "aten.index_put.default": _index_put,
     "aten.scatter.src": _scattering(accumulate=False),
     "aten.scatter.value": _scattering(accumulate=False),
