@@ -62,34 +62,7 @@ def _binary(function: Reference) -> Reference:
     return lambda a, b: function(a, b)
 
 
-# ---- reductions
-
-
-def _axes(x: Array, dims: int | tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """torch's dims as NumPy's: none or an empty list reduces everything."""
-    dims = (dims,) if isinstance(dims, int) else dims
-    return tuple(dims) if dims and x.ndim else None
-
-
-def _reduction(function: Reference) -> Reference:
-    def reduce(x: Array, dims: int | tuple[int, ...] | None = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        return function(x, axis=_axes(x, dims), keepdims=keepdim)
-
-    return reduce
-
-
-def _extreme(values: Reference, indices: Reference) -> Reference:
-    def extreme(x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-        axis = dim if x.ndim else None
-        return values(x, axis=axis, keepdims=keepdim), indices(x, axis=axis, keepdims=keepdim)
-
-    return extreme
-
-
-def _variance(
-    x: Array, dims: int | tuple[int, ...] | None = None, correction: int | float = 1, keepdim: bool = False
-) -> Any:
-    return np.var(x, axis=_axes(x, dims), ddof=int(correction), keepdims=keepdim)
+# ---- orders
 
 
 def _order(x: Array, dim: int, descending: bool) -> Array:
@@ -114,18 +87,7 @@ def _topk(x: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool 
     return np.take_along_axis(x, order, dim), order
 
 
-REDUCTIONS: dict[str, Reference] = {
-    "aten.prod.default": lambda x, dtype=None: np.prod(x),
-    "aten.prod.dim_int": _reduction(np.prod),
-    "aten.max.dim": _extreme(np.amax, np.argmax),
-    "aten.min.dim": _extreme(np.amin, np.argmin),
-    "aten.any.default": _unary(np.any),
-    "aten.any.dim": _reduction(np.any),
-    "aten.any.dims": _reduction(np.any),
-    "aten.all.default": _unary(np.all),
-    "aten.all.dim": _reduction(np.all),
-    "aten.var.correction": _variance,
-    "aten.var.dim": lambda x, dims, unbiased=True, keepdim=False: _variance(x, dims, int(unbiased), bool(keepdim)),
+ORDERS: dict[str, Reference] = {
     "aten.cumsum.default": lambda x, dim, dtype=None: np.cumsum(x, dim).reshape(x.shape),
     "aten.sort.default": _sort,
     "aten.topk.default": _topk,
@@ -229,5 +191,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**REDUCTIONS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
+for _name, _reference in {**ORDERS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
     register(_name, _reference)
