@@ -30,6 +30,7 @@ FOLDERS = (
     "softmax",
     "fill",
     "reduce",
+    "scan",
     "portable",  # last: it fills in what no family above has
 )
 

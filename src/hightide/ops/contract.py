@@ -72,6 +72,7 @@ FAMILIES = {
     "softmax": Family(FUNCTION, 5),
     "fill": Family(ROUNDED, 0),
     "reduce": Family(FUNCTION),
+    "scan": Family(SUMMED),
     "portable": Family(SUMMED),
 }
 

@@ -1,22 +1,10 @@
 // The elements of x that make one output: output o starts at kept_at(o), its i-th element lies reduced_at(i) further on.
-// KIND: the type that x is held in (f32, i32, u8 or i8); C: the type that elements are computed in.
 #params outputs: u32
 #params count: u32           // elements joined for one output, at least one
 #params first_kept: i32, first_reduced: i32   // dims before these are 1
 #params kept_dims: array<vec4<u32>, 2>, kept_strides: array<vec4<u32>, 2>
 #params reduced_dims: array<vec4<u32>, 2>, reduced_strides: array<vec4<u32>, 2>
-#const X = "u32" if KIND in ("u8", "i8") else KIND
-#read x: $X
-
-fn element(at: u32) -> $C {
-    #if KIND == "u8"
-    return $C((x[at >> 2u] >> ((at & 3u) * 8u)) & 255u);
-    #elif KIND == "i8"
-    return $C(extractBits(bitcast<i32>(x[at >> 2u]), (at & 3u) * 8u, 8u));
-    #else
-    return $C(load_x(at));
-    #end
-}
+#include "reduce/element.wgsl"
 
 fn kept_at(output: u32) -> u32 {
     var rest = output;
