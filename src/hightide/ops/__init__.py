@@ -31,6 +31,7 @@ FOLDERS = (
     "fill",
     "reduce",
     "scan",
+    "sort",
     "portable",  # last: it fills in what no family above has
 )
 

@@ -73,6 +73,7 @@ FAMILIES = {
     "fill": Family(ROUNDED, 0),
     "reduce": Family(FUNCTION),
     "scan": Family(SUMMED),
+    "sort": Family(MOVED, 10),
     "portable": Family(SUMMED),
 }
 

@@ -62,36 +62,6 @@ def _binary(function: Reference) -> Reference:
     return lambda a, b: function(a, b)
 
 
-# ---- orders
-
-
-def _order(x: Array, dim: int, descending: bool) -> Array:
-    """Stable order along `dim`; NaN is the largest."""
-    if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
-    reverse = np.argsort(np.flip(x, dim), axis=dim, kind="stable")
-    return np.flip(x.shape[dim] - 1 - reverse, dim)
-
-
-def _sort(x: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Array]:
-    order = _order(np.atleast_1d(x), dim, descending)
-    return np.take_along_axis(np.atleast_1d(x), order, dim).reshape(x.shape), order.reshape(x.shape)
-
-
-def _topk(x: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> tuple[Array, Array]:
-    if not x.ndim:
-        return _sort(x)
-    if not 0 <= k <= x.shape[dim]:
-        raise InputError(f"the {k} largest of a dim of {x.shape[dim]}")
-    order = np.take(_order(x, dim, largest), range(k), axis=dim)
-    return np.take_along_axis(x, order, dim), order
-
-
-ORDERS: dict[str, Reference] = {
-    "aten.sort.default": _sort,
-    "aten.topk.default": _topk,
-}
-
 # ---- elementwise
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])  # NumPy has none
@@ -190,5 +160,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**ORDERS, **ELEMENTWISE, **INDEXING, **NUMBERS}.items():
+for _name, _reference in {**ELEMENTWISE, **INDEXING, **NUMBERS}.items():
     register(_name, _reference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,6 +11,7 @@ from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
 from hightide.ops.contract import GPU_TYPE, Context, Dispatch, Op, Tensor, ceil_div, kernel, normalize_dim, op
 from hightide.ops.reduce.reduce import HELD, lanes_for
+from hightide.ops.vectors import vectors_along
 
 
 @op("aten.cumsum.default", family="scan")
@@ -30,24 +30,18 @@ class CumSum(Op):
         kind, to = HELD.get(self.x.dtype), GPU_TYPE.get(out.dtype)
         if kind not in ("f32", "i32", "u8", "i8") or to not in ("f32", "i32") or (kind == "f32" and to == "i32"):
             raise UnsupportedError(f"running sums of {self.x.dtype} in {out.dtype} have no kernel")
-        vectors, count, stride = vectors_along(self.x, self.dim)
-        lanes = lanes_for(count, vectors, contiguous=stride == 1)
+        vectors = vectors_along(self.x, self.dim)
+        lanes = lanes_for(vectors.count, vectors.rows, contiguous=vectors.stride == 1)
         yield kernel("scan/cumsum.wgsl", f"cumsum_{lanes}_lanes", KIND=kind, OUT=to, LANES=lanes).over(
-            ceil_div(vectors, 64 // lanes) if count else 0,
+            ceil_div(vectors.rows, 64 // lanes) if vectors.count else 0,
             x=self.x,
             out=out,
-            vectors=vectors,
-            count=count,
-            stride=stride,
-            span=ceil_div(count, lanes),
+            vectors=vectors.rows,
+            count=vectors.count,
+            stride=vectors.stride,
+            span=ceil_div(vectors.count, lanes),
         )
 
     @staticmethod
     def reference(x: np.ndarray, dim: int) -> np.ndarray:
         return np.cumsum(x, dim).reshape(x.shape)
-
-
-def vectors_along(x: Tensor, dim: int) -> tuple[int, int, int]:
-    """A tensor as vectors along a dim: how many, of how many elements, and how far apart these lie."""
-    dims, dim = x.dims or (1,), normalize_dim(dim, x.rank)
-    return math.prod(dims[:dim]) * math.prod(dims[dim + 1 :]), dims[dim], math.prod(dims[dim + 1 :])
