@@ -32,6 +32,7 @@ FOLDERS = (
     "reduce",
     "scan",
     "sort",
+    "scatter",
     "portable",  # last: it fills in what no family above has
 )
 

@@ -74,6 +74,7 @@ FAMILIES = {
     "reduce": Family(FUNCTION),
     "scan": Family(SUMMED),
     "sort": Family(MOVED, 10),
+    "scatter": Family(SUMMED),
     "portable": Family(SUMMED),
 }
 

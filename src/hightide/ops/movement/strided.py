@@ -56,13 +56,12 @@ def copy(x: Tensor, out: Tensor) -> Dispatch:
 def place(x: Tensor, out: Tensor, before: Dims, value: float | None) -> Dispatch:
     """Copy x to where it starts `before` into out (negative: cut); around it `value`, or with None what is there."""
     packed = moved_kind(x, out) == "u8"
-    fill = word_of(out.dtype, value or 0)
     return _place(packed, value is None).over(
         ceil_div(out.numel, 256 if packed else 64),
         x=x,
         out=out,
         numel=out.numel,
-        fill=int(np.float32(fill).view(np.uint32)) if isinstance(fill, float) else fill,
+        fill=bits_of(out.dtype, value or 0),
         first=MAX_RANK - out.rank,
         out_dims=padded(out.dims, 1),
         x_dims=padded(x.dims, 1),
@@ -104,6 +103,12 @@ def word_of(dtype: str, value: float) -> int | float:
     if GPU_TYPE.get(dtype) == "u8":
         return int(bool(value) if dtype == "bool" else int(value) & 255) * 0x01010101
     return int(value)
+
+
+def bits_of(dtype: str, value: float) -> int:
+    """The same as the word itself."""
+    word = word_of(dtype, value)
+    return int(np.float32(word).view(np.uint32)) if isinstance(word, float) else word
 
 
 def broadcast_strides(dims: Dims, to: Dims) -> Dims:

@@ -18,7 +18,6 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
-from hightide.ops.gather.gather import every_dim, own_places
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -89,25 +88,10 @@ ELEMENTWISE: dict[str, Reference] = {
 # ---- indexing and making
 
 
-def _assign(x: Array, at: tuple[Any, ...], values: Any, accumulate: bool = False) -> Array:
+def _assign(x: Array, at: tuple[Any, ...], values: Any) -> Array:
     result = np.array(x)
-    if accumulate:
-        np.add.at(result, at, values)
-    else:
-        result[at] = values
+    result[at] = values
     return result
-
-
-def _index_put(x: Array, indices: tuple[Array | None, ...], values: Array, accumulate: bool = False) -> Array:
-    return _assign(x, every_dim(indices), values, accumulate)
-
-
-def _scattering(accumulate: bool) -> Reference:
-    def scatter(x: Array, dim: int, index: Array, source: Array | int | float) -> Array:
-        part = source[tuple(slice(n) for n in index.shape)] if isinstance(source, Array) and source.ndim else source
-        return _assign(x, own_places(index, dim), part, accumulate)
-
-    return scatter
 
 
 def _along(x: Array, dim: int, at: Any) -> tuple[Any, ...]:
@@ -121,10 +105,6 @@ def _split(x: Array, size: int, dim: int = 0) -> tuple[Array, ...]:
 
 
 INDEXING: dict[str, Reference] = {
-    "aten.index_put.default": _index_put,
-    "aten.scatter.src": _scattering(accumulate=False),
-    "aten.scatter.value": _scattering(accumulate=False),
-    "aten.scatter_add.default": _scattering(accumulate=True),
     "aten.select_scatter.default": lambda x, source, dim, index: _assign(x, _along(x, dim, index), source),
     "aten.slice_scatter.default": lambda x, source, dim=0, start=None, end=None, step=1: _assign(
         x, _along(x, dim, slice(start, end, step)), source
