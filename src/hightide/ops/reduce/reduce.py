@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, ClassVar
@@ -199,7 +200,8 @@ class VarianceOverDims(Variance):
 
 def _variance(x: np.ndarray, dim: int | tuple[int, ...] | None, correction: float, keepdim: bool) -> Any:
     axis: Any = tuple(reduced_dims(x.ndim, dim)) or None
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with warnings.catch_warnings():  # of no element, or one: NaN
+        warnings.simplefilter("ignore", RuntimeWarning)
         return np.var(x, axis=axis, ddof=correction, keepdims=keepdim)
 
 

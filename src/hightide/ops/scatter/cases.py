@@ -54,7 +54,7 @@ CASES = [
     ),
     # an element per index
     Case("scatter", "aten.scatter.src", (In(("S", 12)), 1, In(("S", 5), "int32", 0, 11), In(("S", 7)))),
-    Case("scatter_part", "aten.scatter.src", (In((7, 9, 6)), -2, In((4, "S", 5), "int32", 0, 8), In((5, "S", 6)))),
+    Case("scatter_part", "aten.scatter.src", (In((7, 9, 6)), -2, In((4, "S", 5), "int32", 0, 8), In((11, "S", 6)))),
     Case(
         "scatter_bytes",
         "aten.scatter.src",
