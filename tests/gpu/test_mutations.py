@@ -69,7 +69,9 @@ FAULTS = {
     "a sum without the lanes before": ("cumsum", "sum += sums[i];", ""),
     "an order that is not stable": ("sort_ties", "a.x == b.x && a.y < b.y", "a.x == b.x && a.y > b.y"),
     "a step of a merge left out": ("sort_long", "params.mirrored == 1u", "false"),
-    "the first at a place": ("index_put", "let last = pairs[n - 1u];", "let last = pairs[below(place)];"),
+    "the first at a place": ("index_put", "pairs[n + 1u].x == pair.x", "pairs[n + 1u].x != pair.x"),
+    "a byte at another place": ("index_put_bytes", "pairs[middle].x <= place", "pairs[middle].x < place"),
+    "a sum that starts again": ("index_put_sum", "pairs[n - 1u].x == pair.x", "false"),
     "values of another point": ("scatter_add", "rest % size * params.point_strides", "0u * params.point_strides"),
     "the wrong row of a table": ("embedding_q4", "params.all_rows - 1) -", "params.all_rows - 2) -"),
 }

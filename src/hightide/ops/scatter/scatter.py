@@ -1,12 +1,13 @@
 """Values put, or added, where index tensors say.
 
-Each place that is named becomes a pair (place, number of its value). These are put in order, so that every element of
-the output can look up its own: nothing is written twice, and sums are made in the same order in every run.
+Each place that is named becomes a pair (place, number of its value). These are put in order, so that those of one place
+stand together: nothing is written twice, and sums are made in the same order in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,52 +41,75 @@ class Points:
     dims: Dims
     own: Dims  # strides: where a point lies before its index tensors say
     picks: list[Pick]
-    place_strides: Dims  # over the dims of the tensor, 0 where there are no indices
+    named: Collection[int]  # the dims of the tensor that a place is in; it stands for all elements of the others
 
 
 @dataclass(frozen=True)
 class Values:
-    """What is put there: a tensor, by strides over the tensor and over the points, or one number."""
+    """What is put there: a tensor, by strides over the dims of the other and over the points, or one number."""
 
     source: Tensor | float
-    own_strides: Dims = ()
-    point_strides: Dims = ()
+    own_strides: Dims
+    point_strides: Dims
 
 
 def put(ctx: Context, x: Tensor, points: Points, values: Values, add: bool, out: Tensor) -> Iterator[Dispatch]:
     """x with values at points; the last of those that share a place, or the sum of x and all of them."""
     source = values.source
-    given = [moved_kind(t, out) for t in (x, source) if isinstance(t, Tensor)]
-    if add and given[0] == "u8":
+    kind = moved_kind(x, out)
+    if isinstance(source, Tensor):
+        moved_kind(source, out)
+    if add and kind == "u8":
         raise UnsupportedError(f"adding {x.dtype} up by index has no kernel")
-    count = int(np.prod(points.dims, dtype=np.int64))
-    if not count or not out.numel:
+    count = math.prod(points.dims)
+    if kind != "u8" or not count:
         yield copy(x, out)
+    if not count or not out.numel:
         return
     pairs = make_pairs(ctx, 1, power_of_two(count))
-    named = picked(points.dims, points.own, points.picks)
     yield kernel("scatter/points.wgsl", "scatter_points", COUNT=len(points.picks)).over(
-        ceil_div(count, 64), pairs=pairs.scratch, **named
+        ceil_div(count, 64), pairs=pairs.scratch, **picked(points.dims, points.own, points.picks)
     )
     yield from order_pairs(ctx, pairs, count)
-    kind = "u32" if given[0] == "u8" else given[0] if add else "word"
-    tensor = isinstance(source, Tensor)
     what = {"values": source} if isinstance(source, Tensor) else {"value": bits_of(out.dtype, source)}
-    yield kernel("scatter/put.wgsl", "scatter_add" if add else "scatter", T=kind, ADD=add, VALUES=tensor).over(
-        ceil_div(out.numel, 256 if kind == "u32" else 64),
-        x=x,
-        pairs=pairs.scratch,
-        out=out,
-        numel=out.numel,
-        points=count,
-        first=MAX_RANK - out.rank,
-        first_point=MAX_RANK - len(points.dims),
-        dims=padded(out.dims, 1),
-        place_strides=padded(points.place_strides, 0),
-        value_strides=padded(values.own_strides, 0),
-        point_dims=padded(points.dims, 1),
-        point_strides=padded(values.point_strides, 0),
+    given = {
+        "pairs": pairs.scratch,
+        "out": out,
+        "points": count,
+        "first_point": MAX_RANK - len(points.dims),
+        "point_dims": padded(points.dims, 1),
+        "point_strides": padded(values.point_strides, 0),
         **what,
+    }
+    strides, own = strides_of(out.dims), values.own_strides
+    if kind == "u8":
+        yield kernel("scatter/put_bytes.wgsl", "scatter_bytes", T="u32", VALUES="values" in what).over(
+            ceil_div(out.numel, 256),
+            x=x,
+            numel=out.numel,
+            first=MAX_RANK - out.rank,
+            dims=padded(out.dims, 1),
+            place_strides=padded(tuple(s if d in points.named else 0 for d, s in enumerate(strides)), 0),
+            value_strides=padded(own, 0),
+            **given,
+        )
+        return
+    others = [d for d in range(out.rank) if d not in points.named]
+    dims = tuple(out.dims[d] for d in others)
+    work = count * math.prod(dims)  # may be more than there are values: they are broadcast
+    if work >= 2**32:
+        raise UnsupportedError(
+            f"{count} places of {math.prod(dims)} elements are over the 32 bits of a kernel's numbers"
+        )
+    name, moved = ("scatter_add", kind) if add else ("scatter", "word")
+    yield kernel("scatter/put.wgsl", name, T=moved, ADD=add, VALUES="values" in what).over(
+        ceil_div(work, 64),
+        parts=math.prod(dims),
+        first=MAX_RANK - len(dims),
+        dims=padded(dims, 1),
+        strides=padded(tuple(strides[d] for d in others), 0),
+        value_strides=padded(tuple(own[d] for d in others), 0),
+        **given,
     )
 
 
@@ -126,8 +150,7 @@ class IndexPut(Op):
             Pick(index, broadcast_strides(index.dims, together), x.dims[dim], strides[dim])
             for dim, index in given.items()
         ]
-        places = tuple(strides[d] if d in given else 0 for d in range(x.rank))
-        points = Points(together, (0,) * len(together), picks, places)
+        points = Points(together, (0,) * len(together), picks, given)
         values = Values(
             self.values,
             tuple(own.get(d, 0) for d in range(x.rank)),
@@ -178,7 +201,7 @@ class Scattering(Op):
         strides = strides_of(to)
         own = tuple(0 if n == dim else strides[n] for n in range(len(to)))
         pick = Pick(self.index, strides_of(index), to[dim], strides[dim])
-        return put(ctx, self.x, Points(index, own, [pick], strides[: out.rank]), values, self.add, out)
+        return put(ctx, self.x, Points(index, own, [pick], range(out.rank)), values, self.add, out)
 
 
 @op("aten.scatter.src", family="scatter")

@@ -68,9 +68,9 @@ fn step_through(lane: u32, step: u32, mirrored: bool) {
     #if MERGE
     for (var step = params.span / 2u; step > 0u; step /= 2u) { step_through(lane, step, false); }
     #else
-    for (var half = 1u; half < params.span; half *= 2u) {
-        step_through(lane, half, true);
-        for (var step = half / 2u; step > 0u; step /= 2u) { step_through(lane, step, false); }
+    for (var sorted = 1u; sorted < params.span; sorted *= 2u) {
+        step_through(lane, sorted, true);
+        for (var step = sorted / 2u; step > 0u; step /= 2u) { step_through(lane, step, false); }
     }
     #end
     for (var i = lane; i < params.keep; i += LANES) {
