@@ -81,34 +81,42 @@ def put(ctx: Context, x: Tensor, points: Points, values: Values, add: bool, out:
         "point_strides": padded(values.point_strides, 0),
         **what,
     }
-    strides, own = strides_of(out.dims), values.own_strides
     if kind == "u8":
-        yield kernel("scatter/put_bytes.wgsl", "scatter_bytes", T="u32", VALUES="values" in what).over(
-            ceil_div(out.numel, 256),
-            x=x,
-            numel=out.numel,
-            first=MAX_RANK - out.rank,
-            dims=padded(out.dims, 1),
-            place_strides=padded(tuple(s if d in points.named else 0 for d, s in enumerate(strides)), 0),
-            value_strides=padded(own, 0),
-            **given,
-        )
-        return
+        yield _put_bytes(x, out, points, values, given)
+    else:
+        yield _put_words(out, points, values, kind if add else "word", given)
+
+
+def _put_words(out: Tensor, points: Points, values: Values, moved_as: str, given: dict[str, Any]) -> Dispatch:
+    """Values put into out, or added to it in the type that they are moved as."""
     others = [d for d in range(out.rank) if d not in points.named]
-    dims = tuple(out.dims[d] for d in others)
-    work = count * math.prod(dims)  # may be more than there are values: they are broadcast
-    if work >= 2**32:
-        raise UnsupportedError(
-            f"{count} places of {math.prod(dims)} elements are over the 32 bits of a kernel's numbers"
-        )
-    name, moved = ("scatter_add", kind) if add else ("scatter", "word")
-    yield kernel("scatter/put.wgsl", name, T=moved, ADD=add, VALUES="values" in what).over(
-        ceil_div(work, 64),
-        parts=math.prod(dims),
+    strides, dims = strides_of(out.dims), tuple(out.dims[d] for d in others)
+    parts, add = math.prod(dims), moved_as != "word"
+    if given["points"] * parts >= 2**32:  # more than values: they are broadcast
+        raise UnsupportedError(f"{given['points']} places of {parts} elements are more than kernels count")
+    name = "scatter_add" if add else "scatter"
+    return kernel("scatter/put.wgsl", name, T=moved_as, ADD=add, VALUES="values" in given).over(
+        ceil_div(given["points"] * parts, 64),
+        parts=parts,
         first=MAX_RANK - len(dims),
         dims=padded(dims, 1),
         strides=padded(tuple(strides[d] for d in others), 0),
-        value_strides=padded(tuple(own[d] for d in others), 0),
+        value_strides=padded(tuple(values.own_strides[d] for d in others), 0),
+        **given,
+    )
+
+
+def _put_bytes(x: Tensor, out: Tensor, points: Points, values: Values, given: dict[str, Any]) -> Dispatch:
+    """x with values put into it, by words of four bytes."""
+    places = tuple(s if d in points.named else 0 for d, s in enumerate(strides_of(out.dims)))
+    return kernel("scatter/put_bytes.wgsl", "scatter_bytes", T="u32", VALUES="values" in given).over(
+        ceil_div(out.numel, 256),
+        x=x,
+        numel=out.numel,
+        first=MAX_RANK - out.rank,
+        dims=padded(out.dims, 1),
+        place_strides=padded(places, 0),
+        value_strides=padded(values.own_strides, 0),
         **given,
     )
 
