@@ -52,6 +52,11 @@ def four_bit_table_with_zeros(b: GraphBuilder) -> Any:
     return b.call("quantized_decomposed.embedding_4bit.default", *given, -8, 7, tokens(b))
 
 
+def byte_table(b: GraphBuilder) -> Any:
+    table, scales = b.constant(octets(2 * ROWS, WIDTH)), b.constant(floats(2 * ROWS))
+    return b.call("quantized_decomposed.embedding_byte.default", table, scales, None, 0, 255, tokens(b))
+
+
 def float_linear(b: GraphBuilder) -> Any:
     x = b.input((1, 3, WIDTH))
     return b.call("aten.linear.default", x, b.constant(floats(ROWS, WIDTH)), b.constant(floats(ROWS)))
@@ -75,6 +80,7 @@ MADE = (
     half_table,
     four_bit_table,
     four_bit_table_with_zeros,
+    byte_table,
     float_linear,
     gated_linear,
     four_bit_linear,

@@ -59,6 +59,20 @@ FAULTS = {
     "the gate taken for up": ("q4_silu", "silu(value) * up;", "silu(up) * value;"),
     "a residual left out": ("q4_residual", "value += load_residual(at);", ""),
     "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
+    "a byte without its sign": (
+        "embedding_byte",
+        "extractBits(bitcast<i32>(weight[byte / 4u]), shift, 8u)",
+        "weight[byte / 4u] >> shift & 255u",
+    ),
+    "the last of equals": ("max_dim_ties", "a.index < b.index", "a.index > b.index"),
+    "half of the lanes left out": ("any_long", "i < min(LANES, params.count)", "i < min(LANES, params.count) / 2u"),
+    "a sum without the lanes before": ("cumsum", "sum += sums[i];", ""),
+    "an order that is not stable": ("sort_ties", "a.x == b.x && a.y < b.y", "a.x == b.x && a.y > b.y"),
+    "a step of a merge left out": ("sort_long", "params.mirrored == 1u", "false"),
+    "the first at a place": ("index_put", "pairs[n + 1u].x == pair.x", "pairs[n + 1u].x != pair.x"),
+    "a byte at another place": ("index_put_bytes", "pairs[middle].x <= place", "pairs[middle].x < place"),
+    "a sum that starts again": ("index_put_sum", "pairs[n - 1u].x == pair.x", "false"),
+    "values of another point": ("scatter_add", "rest % size * params.point_strides", "0u * params.point_strides"),
     "the wrong row of a table": ("embedding_q4", "params.all_rows - 1) -", "params.all_rows - 2) -"),
 }
 

@@ -18,7 +18,13 @@ ONES, ZEROS, HALVES = [1, 1], [0, 0], np.ones((2, 3, 3, 3), np.float16)
 
 # op, inputs (dims, type) and other arguments in order, the output's type, what the error says
 REFUSED: list[tuple[str, list[Any], str, str]] = [
-    ("aten.amax.default", [((3, 4), I8), [1]], I8, "reducing int8"),
+    ("aten.amax.default", [((3, 4), I8), [1]], BOOL, "reducing int8 to bool"),
+    ("aten.sum.dim_IntList", [((3, 4), I8), [1]], I8, "reducing int8"),
+    ("aten.var.correction", [((3, 4), I32), [1]], F, "int32"),
+    ("aten.cumsum.default", [((3, 4), F), 1], I32, "running sums of float32 in int32"),
+    ("aten.index_put.default", [((3, 4), F), [((3,), BOOL)], ((), F)], F, "an index of bool"),
+    ("aten.index_put.default", [((3, 4), I8), [((3,), I32)], ((), I8), True], I8, "adding int8 up"),
+    ("aten.scatter.src", [((3, 4), F), 0, ((3, 4), I32), ((3, 4), I32)], F, "moving int32 to float32"),
     ("aten._softmax.default", [((3, 4), I32), -1, False], I32, "int32"),
     ("aten.convolution.default", [((1, 3, 5, 5), I32), HALVES, None, ONES, ZEROS, ONES, False, ZEROS, 1], F, "int32"),
     ("aten.linear.default", [((3, 4), I8), np.ones((2, 4), np.float32)], F, "int8"),

@@ -23,6 +23,8 @@ EMBEDDINGS = (
     "et_vk.embedding_q4gsw.default",
     "quantized_decomposed.embedding_4bit.dtype",
     "quantized_decomposed.embedding_4bit.default",
+    "quantized_decomposed.embedding_byte.dtype",
+    "quantized_decomposed.embedding_byte.default",
 )
 
 
@@ -52,7 +54,7 @@ class _Splitter:
         self.ways: dict[tuple[str, ...], Callable[[OpCall], None]] = {
             ("aten.embedding.default",): self._embedding,
             ANY: self._linear,
-            EMBEDDINGS: self._four_bit_rows,
+            EMBEDDINGS: self._code_rows,
             Q4: self._four_bit_linear,
         }
 
@@ -73,7 +75,7 @@ class _Splitter:
             return
         self._give(call, weight=[id for item in items for id in self._parts(item, self._step(item))])
 
-    def _four_bit_rows(self, call: OpCall) -> None:
+    def _code_rows(self, call: OpCall) -> None:
         names = [name for name in ("weight", "scales", "zeros") if name in call.args]
         tables = {name: self.r.values[call.args[name]] for name in names}
         found = {name: table for name, table in tables.items() if isinstance(table, TensorValue)}

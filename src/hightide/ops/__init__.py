@@ -30,6 +30,9 @@ FOLDERS = (
     "softmax",
     "fill",
     "reduce",
+    "scan",
+    "sort",
+    "scatter",
     "portable",  # last: it fills in what no family above has
 )
 

@@ -72,6 +72,9 @@ FAMILIES = {
     "softmax": Family(FUNCTION, 5),
     "fill": Family(ROUNDED, 0),
     "reduce": Family(FUNCTION),
+    "scan": Family(SUMMED),
+    "sort": Family(MOVED, 10),
+    "scatter": Family(SUMMED),
     "portable": Family(SUMMED),
 }
 

@@ -17,6 +17,11 @@ def q4_table(rows: int, width: int, group: int) -> tuple[Any, ...]:
     )
 
 
+def byte_table(rows: int, width: int, dtype: type[np.integer[Any]] = np.int8) -> Const:
+    limits = np.iinfo(dtype)
+    return Const(lambda rng: rng.integers(limits.min, limits.max + 1, (rows, width), dtype=dtype))
+
+
 CASES = [
     Case("embedding", "aten.embedding.default", (floats(30, 12), In((1, "S"), "int32", 0, 29))),
     Case("embedding_q4", "et_vk.embedding_q4gsw.default", (*q4_table(30, 64, 32), In((1, "S"), "int32", 0, 29), False)),
@@ -31,4 +36,19 @@ CASES = [
         (q4_table(7, 10, 10)[0], floats(7, low=0.01, high=0.1), None, -8, 7, In(("S",), "int32", 0, 6), None),
     ),
     Case("embedding_q4_tied", "et_vk.embedding_q4gsw.default", (*q4_table(9, 36, 12), In(("S",), "int32", 0, 8), True)),
+    Case(
+        "embedding_byte",
+        "quantized_decomposed.embedding_byte.default",
+        (byte_table(11, 21), floats(11, 3), None, -128, 127, In(("B", "S"), "int32", 0, 10)),
+    ),
+    Case(
+        "embedding_byte_zeros",
+        "quantized_decomposed.embedding_byte.dtype",
+        (byte_table(7, 10, np.uint8), floats(7, 2), floats(7, 2, high=99), 0, 255, In(("S",), "int32", 0, 6), None),
+    ),
+    Case(
+        "embedding_byte_row_scales",
+        "quantized_decomposed.embedding_byte.default",
+        (byte_table(5, 13), floats(5), floats(5, low=-9, high=9), -128, 127, In(("S", 1), "int32", 0, 4)),
+    ),
 ]

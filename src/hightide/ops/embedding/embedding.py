@@ -1,8 +1,9 @@
-"""Rows of a table by index, in float and in 4 bits."""
+"""Rows of a table by index, in float, in 4 bits and in 8."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,14 +73,15 @@ def picked_bytes(tensor: Tensor, indices: Tensor, rows: int) -> int:
     return tensor.nbytes if same(tensor, indices) else share_of(tensor, indices.numel, rows)
 
 
-class FourBitTable(Op):
-    """Rows of a 4-bit table: bytes [V, K/2] of two codes, with a scale per group [V, K/group] or per row [V].
+class CodeTable(Op):
+    """Rows of a table of codes: bytes [V, K / codes per byte], with a scale per group [V, K/group] or per row [V].
 
     Each is one tensor, or its rows in several, each within the binding limit.
     """
 
     weight: Tensor | tuple[Tensor, ...]
     scales: Tensor | tuple[Tensor, ...]
+    per_byte: ClassVar[int] = 2  # codes
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
@@ -88,6 +90,11 @@ class FourBitTable(Op):
     @property
     def rows(self) -> int:
         return sum(part.dims[0] for part in self.tables)
+
+    @property
+    def width(self) -> int:
+        """Codes of a row."""
+        return self.tables[0].width * self.per_byte
 
     def check_table(self) -> None:
         weights, scales = self.tables, _parts(self.scales)
@@ -101,21 +108,22 @@ class FourBitTable(Op):
 
     def check(self, ctx: Context, group: int, indices: Tensor) -> list[Dims]:
         self.check_table()
-        width, groups = self.tables[0].width * 2, groups_of(_parts(self.scales)[0].dims)
+        width, groups = self.width, groups_of(_parts(self.scales)[0].dims)
         if group < 1 or groups * group != width:
             raise InputError(f"rows of {width} do not divide into {groups} groups of {group}")
         ctx.require_indices(indices, 0, self.rows - 1, "token id")
         return [(*indices.dims, width)]
 
     def pick(
-        self, group: int, indices: Tensor, zeros: Tensor | tuple[Tensor, ...] | None, low_first: bool, out: Tensor
+        self, group: int, indices: Tensor, zeros: Tensor | tuple[Tensor, ...] | None, code: str, out: Tensor
     ) -> Iterator[Dispatch]:
-        """Each part writes the rows that it has."""
+        """Each part writes the rows that it has; `code` says how a code lies in its byte, as the kernel has it."""
         first = 0
+        name = "embedding_q4" if self.per_byte == 2 else "embedding_byte"
         zero_parts = (None,) * len(self.tables) if zeros is None else _parts(zeros)
         for weight, scales, zero in zip(self.tables, _parts(self.scales), zero_parts, strict=True):
             rows, row_bytes = weight.dims
-            yield kernel("embedding/embedding_q4.wgsl", LOW_FIRST=low_first, ZEROS=zeros is not None).over(
+            yield kernel("embedding/code_rows.wgsl", name, CODE=code, ZEROS=zeros is not None).over(
                 ceil_div(out.numel, 64),
                 weight=weight,
                 scales=scales,
@@ -135,7 +143,7 @@ class FourBitTable(Op):
 
 
 @op("et_vk.embedding_q4gsw.default", family="embedding")
-class EmbeddingQ4(FourBitTable):
+class EmbeddingQ4(CodeTable):
     """Tied to a linear's weight, the low nibble comes first; a table of its own has the high one first."""
 
     group: int
@@ -149,16 +157,15 @@ class EmbeddingQ4(FourBitTable):
         return picked_bytes(tensor, self.indices, self.rows)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return self.pick(self.group, self.indices, None, self.tied, out)
+        return self.pick(self.group, self.indices, None, "low_first" if self.tied else "high_first", out)
 
     @staticmethod
     def reference(weight: Rows, scales: Rows, group: int, indices: np.ndarray, tied: bool) -> np.ndarray:
         return codes(_whole(weight)[indices], tied) * spread(_whole(scales), indices, group)
 
 
-@op("quantized_decomposed.embedding_4bit.dtype", "quantized_decomposed.embedding_4bit.default", family="embedding")
-class EmbeddingFourBit(FourBitTable):
-    """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
+class GroupedTable(CodeTable):
+    """A table as exporters quantize it, with a zero point per group or none; how long groups are, the scales say."""
 
     zeros: Tensor | tuple[Tensor, ...] | None
     low: int
@@ -168,12 +175,10 @@ class EmbeddingFourBit(FourBitTable):
 
     @property
     def group(self) -> int:
-        return self.tables[0].width * 2 // groups_of(_parts(self.scales)[0].dims)
+        return self.width // groups_of(_parts(self.scales)[0].dims)
 
     def outputs(self, ctx: Context) -> list[Dims]:
         self.check_table()
-        if (self.low, self.high) != (-8, 7):
-            raise UnsupportedError(f"codes from {self.low} to {self.high}; 4-bit tables have -8 to 7")
         zeros, scales = [p.dims for p in _parts(self.zeros or ())], [p.dims for p in _parts(self.scales)]
         if self.zeros is not None and zeros != scales:
             raise InputError(f"zero points of {list(map(list, zeros))} for scales of {list(map(list, scales))}")
@@ -182,15 +187,51 @@ class EmbeddingFourBit(FourBitTable):
     def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
         return picked_bytes(tensor, self.indices, self.rows)
 
+
+@op("quantized_decomposed.embedding_4bit.dtype", "quantized_decomposed.embedding_4bit.default", family="embedding")
+class EmbeddingFourBit(GroupedTable):
+    """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if (self.low, self.high) != (-8, 7):
+            raise UnsupportedError(f"codes from {self.low} to {self.high}; 4-bit tables have -8 to 7")
+        return super().outputs(ctx)
+
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return self.pick(self.group, self.indices, self.zeros, False, out)
+        return self.pick(self.group, self.indices, self.zeros, "high_first", out)
 
     @staticmethod
     def reference(weight: Rows, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
-        weight, scales, zeros = _whole(weight), _whole(scales), None if zeros is None else _whole(zeros)
-        group = weight.shape[1] * 2 // groups_of(scales.shape)
-        rows = codes(weight[indices], False) * spread(scales, indices, group)
-        return rows if zeros is None else rows - spread(zeros * scales, indices, group)
+        return dequantized(codes(_whole(weight)[indices], False), scales, zeros, indices)
+
+
+@op("quantized_decomposed.embedding_byte.dtype", "quantized_decomposed.embedding_byte.default", family="embedding")
+class EmbeddingByte(GroupedTable):
+    """Rows of an 8-bit table, of int8 or uint8, with a scale (and zero point) per group of a row."""
+
+    per_byte = 1
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        kinds = {part.dtype for part in self.tables}
+        if not kinds <= {"int8"} and not kinds <= {"uint8"}:
+            raise UnsupportedError(f"a table of {', '.join(sorted(kinds))}; it has a kernel for int8 and for uint8")
+        return self.pick(self.group, self.indices, self.zeros, "signed" if kinds == {"int8"} else "unsigned", out)
+
+    @staticmethod
+    def reference(weight: Rows, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
+        table = _whole(weight)
+        outside = indices[(indices < 0) | (indices >= len(table))]
+        if outside.size:
+            raise InputError(f"token id {outside[0]} is not in 0..{len(table) - 1}")
+        return dequantized(table[indices], scales, zeros, indices)
+
+
+def dequantized(rows: np.ndarray, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
+    """Rows of codes, less their zero points and times their scales."""
+    scales = _whole(scales)
+    group = rows.shape[-1] // groups_of(scales.shape)
+    shifted = rows if zeros is None else rows - spread(_whole(zeros), indices, group)
+    return shifted * spread(scales, indices, group)
 
 
 def groups_of(scales: Dims) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,23 +28,27 @@ class Pick:
 
 def pick(x: Tensor, x_strides: Dims, picks: list[Pick], out: Tensor) -> Dispatch:
     """out[o] = x[o * x_strides + sum of indices[o * strides] * step]."""
-    if not 1 <= len(picks) <= 4:
-        raise UnsupportedError(f"indexing with {len(picks)} tensors has no kernel; one to four have")
     packed = moved_kind(x, out) == "u8"
     name = "gather_bytes" if packed else "gather"
     return kernel("gather/gather.wgsl", name, COUNT=len(picks), BYTES=packed).over(
-        ceil_div(out.numel, 256 if packed else 64),
-        x=x,
-        **{f"index{n}": p.indices for n, p in enumerate(picks)},
-        out=out,
-        numel=out.numel,
-        first=MAX_RANK - out.rank,
-        dims=padded(out.dims, 1),
-        x_strides=padded(x_strides, 0),
-        sizes=tuple(p.size for p in picks),
-        steps=tuple(p.step for p in picks),
-        strides=tuple(s for p in picks for s in padded(p.strides, 0)),
+        ceil_div(out.numel, 256 if packed else 64), x=x, out=out, **picked(out.dims, x_strides, picks)
     )
+
+
+def picked(dims: Dims, x_strides: Dims, picks: list[Pick]) -> dict[str, Any]:
+    """What picked.wgsl declares: places in x for elements of these dims."""
+    if not 1 <= len(picks) <= 4:
+        raise UnsupportedError(f"indexing with {len(picks)} tensors has no kernel; one to four have")
+    return {
+        **{f"index{n}": p.indices for n, p in enumerate(picks)},
+        "numel": math.prod(dims),
+        "first": MAX_RANK - len(dims),
+        "dims": padded(dims, 1),
+        "x_strides": padded(x_strides, 0),
+        "sizes": tuple(p.size for p in picks),
+        "steps": tuple(p.step for p in picks),
+        "strides": tuple(s for p in picks for s in padded(p.strides, 0)),
+    }
 
 
 def require_picks(ctx: Context, indices: Tensor, dim: int, size: int, low: int = 0) -> None:
@@ -130,7 +136,7 @@ class Index(MovingOp):
             if index.dtype not in ("int32", "int64"):
                 raise UnsupportedError(f"an index of {index.dtype}: a mask gives dims that depend on its elements")
             require_picks(ctx, index, dim, x.dims[dim], low=-x.dims[dim])
-        before, after = _around(x.rank, list(given))
+        before, after = around(x.rank, list(given))
         together = broadcast(*(index.dims for index in given.values()))
         return [(*(x.dims[d] for d in before), *together, *(x.dims[d] for d in after))]
 
@@ -155,7 +161,7 @@ def pick_dims(x: Tensor, given: dict[int, Tensor], out: Tensor) -> Dispatch:
     """x indexed by tensors along these dims; in out, theirs stand together."""
     dims = x.dims or (1,)
     strides = strides_of(dims)
-    before, after = _around(x.rank, list(given))
+    before, after = around(x.rank, list(given))
     together = out.dims[len(before) : out.rank - len(after)]
     own = (*(strides[d] for d in before), *(0 for _ in together), *(strides[d] for d in after))
     lead, rest = (0,) * len(before), (0,) * len(after)
@@ -166,7 +172,7 @@ def pick_dims(x: Tensor, given: dict[int, Tensor], out: Tensor) -> Dispatch:
     return pick(x, own, picks, out)
 
 
-def _around(rank: int, dims: list[int]) -> tuple[list[int], list[int]]:
+def around(rank: int, dims: list[int]) -> tuple[list[int], list[int]]:
     """The dims of x before and after those that are indexed."""
     others = [d for d in range(rank) if d not in dims]
     if dims != list(range(dims[0], dims[-1] + 1)):

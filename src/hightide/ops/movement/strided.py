@@ -68,9 +68,7 @@ def place(x: Tensor, out: Tensor, before: Dims, value: float | None) -> Dispatch
     """Copy x to where it starts `before` into out (negative: cut); around it `value`, or with None what is there."""
     if value is None:
         return _placed("kept", x, out, before)
-    fill = word_of(out.dtype, value)
-    word = int(np.float32(fill).view(np.uint32)) if isinstance(fill, float) else fill
-    return _placed("value", x, out, before, fill=word)
+    return _placed("value", x, out, before, fill=bits_of(out.dtype, value))
 
 
 def place_along(x: Tensor, out: Tensor, along: Along, around: Tensor) -> Dispatch:
@@ -136,6 +134,12 @@ def word_of(dtype: str, value: float) -> int | float:
     if GPU_TYPE.get(dtype) == "u8":
         return int(bool(value) if dtype == "bool" else int(value) & 255) * 0x01010101
     return int(value)
+
+
+def bits_of(dtype: str, value: float) -> int:
+    """The same as the word itself."""
+    word = word_of(dtype, value)
+    return int(np.float32(word).view(np.uint32)) if isinstance(word, float) else word
 
 
 def broadcast_strides(dims: Dims, to: Dims) -> Dims:

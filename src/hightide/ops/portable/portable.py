@@ -15,10 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
-from hightide.ops.gather.gather import every_dim, own_places
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -62,120 +60,9 @@ def _binary(function: Reference) -> Reference:
     return lambda a, b: function(a, b)
 
 
-# ---- reductions
+# ---- sizes that depend on values
 
-
-def _axes(x: Array, dims: int | tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """torch's dims as NumPy's: none or an empty list reduces everything."""
-    dims = (dims,) if isinstance(dims, int) else dims
-    return tuple(dims) if dims and x.ndim else None
-
-
-def _reduction(function: Reference) -> Reference:
-    def reduce(x: Array, dims: int | tuple[int, ...] | None = None, keepdim: bool = False, dtype: Any = None) -> Any:
-        return function(x, axis=_axes(x, dims), keepdims=keepdim)
-
-    return reduce
-
-
-def _extreme(values: Reference, indices: Reference) -> Reference:
-    def extreme(x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-        axis = dim if x.ndim else None
-        return values(x, axis=axis, keepdims=keepdim), indices(x, axis=axis, keepdims=keepdim)
-
-    return extreme
-
-
-def _variance(
-    x: Array, dims: int | tuple[int, ...] | None = None, correction: int | float = 1, keepdim: bool = False
-) -> Any:
-    return np.var(x, axis=_axes(x, dims), ddof=int(correction), keepdims=keepdim)
-
-
-def _order(x: Array, dim: int, descending: bool) -> Array:
-    """Stable order along `dim`; NaN is the largest."""
-    if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
-    reverse = np.argsort(np.flip(x, dim), axis=dim, kind="stable")
-    return np.flip(x.shape[dim] - 1 - reverse, dim)
-
-
-def _sort(x: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Array]:
-    order = _order(np.atleast_1d(x), dim, descending)
-    return np.take_along_axis(np.atleast_1d(x), order, dim).reshape(x.shape), order.reshape(x.shape)
-
-
-def _topk(x: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> tuple[Array, Array]:
-    if not x.ndim:
-        return _sort(x)
-    if not 0 <= k <= x.shape[dim]:
-        raise InputError(f"the {k} largest of a dim of {x.shape[dim]}")
-    order = np.take(_order(x, dim, largest), range(k), axis=dim)
-    return np.take_along_axis(x, order, dim), order
-
-
-REDUCTIONS: dict[str, Reference] = {
-    "aten.prod.default": lambda x, dtype=None: np.prod(x),
-    "aten.prod.dim_int": _reduction(np.prod),
-    "aten.max.dim": _extreme(np.amax, np.argmax),
-    "aten.min.dim": _extreme(np.amin, np.argmin),
-    "aten.any.default": _unary(np.any),
-    "aten.any.dim": _reduction(np.any),
-    "aten.any.dims": _reduction(np.any),
-    "aten.all.default": _unary(np.all),
-    "aten.all.dim": _reduction(np.all),
-    "aten.var.correction": _variance,
-    "aten.var.dim": lambda x, dims, unbiased=True, keepdim=False: _variance(x, dims, int(unbiased), bool(keepdim)),
-    "aten.cumsum.default": lambda x, dim, dtype=None: np.cumsum(x, dim).reshape(x.shape),
-    "aten.sort.default": _sort,
-    "aten.topk.default": _topk,
-}
-
-# ---- indexing and making
-
-
-def _assign(x: Array, at: tuple[Any, ...], values: Any, accumulate: bool = False) -> Array:
-    result = np.array(x)
-    if accumulate:
-        np.add.at(result, at, values)
-    else:
-        result[at] = values
-    return result
-
-
-def _index_put(x: Array, indices: tuple[Array | None, ...], values: Array, accumulate: bool = False) -> Array:
-    return _assign(x, every_dim(indices), values, accumulate)
-
-
-def _scattering(accumulate: bool) -> Reference:
-    def scatter(x: Array, dim: int, index: Array, source: Array | int | float) -> Array:
-        part = source[tuple(slice(n) for n in index.shape)] if isinstance(source, Array) and source.ndim else source
-        return _assign(x, own_places(index, dim), part, accumulate)
-
-    return scatter
-
-
-def _embedding_byte(
-    weight: Array, scales: Array, zeros: Array | None, low: int, high: int, indices: Array, dtype: Any = None
-) -> Array:
-    """Rows of an 8-bit table, with a scale (and zero point) per group of a row."""
-    outside = indices[(indices < 0) | (indices >= len(weight))]
-    if outside.size:
-        raise InputError(f"token id {outside[0]} is not in 0..{len(weight) - 1}")
-    groups = scales.shape[1] if scales.ndim == 2 else 1
-    rows = weight[indices].astype(scales.dtype).reshape(*indices.shape, groups, -1)
-    if zeros is not None:
-        rows = rows - zeros.reshape(-1, groups)[indices][..., None]
-    return (rows * scales.reshape(-1, groups)[indices][..., None]).reshape(*indices.shape, weight.shape[1])
-
-
-INDEXING: dict[str, Reference] = {
-    "quantized_decomposed.embedding_byte.default": _embedding_byte,
-    "quantized_decomposed.embedding_byte.dtype": _embedding_byte,
-    "aten.index_put.default": _index_put,
-    "aten.scatter.src": _scattering(accumulate=False),
-    "aten.scatter.value": _scattering(accumulate=False),
-    "aten.scatter_add.default": _scattering(accumulate=True),
+VALUE_SIZED: dict[str, Reference] = {
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
 }
@@ -198,5 +85,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**REDUCTIONS, **INDEXING, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **NUMBERS}.items():
     register(_name, _reference)

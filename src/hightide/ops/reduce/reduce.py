@@ -1,8 +1,9 @@
-"""Reductions over any dims: one kernel, and one declaration per op."""
+"""Reductions over any dims: a kernel that joins elements, one for variances, and one declaration per op."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, strides_of
+from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, require_dtype, strides_of
 from hightide.ops.fill.fill import fill
 from hightide.ops.kernel import Dispatch, Kernel, Tensor, kernel
 from hightide.ops.storage import GPU_TYPE
@@ -25,47 +26,64 @@ class Reduction(Op):
 
     x: Tensor
     meaning: ClassVar[Callable[..., Any]]  # in NumPy
-    join: ClassVar[str]  # "sum", "max" or "min"
-    result: ClassVar[str] = "value"  # what of the joined is the result: "value", "mean" or "index"
+    join: ClassVar[str]  # "sum", "product", "max" or "min"
+    result: ClassVar[str] = "value"  # what of the joined is the result: "value", "mean", "index" or "both"
+    truth: ClassVar[bool] = False  # elements are joined as 0 or 1
     empty: ClassVar[float | None] = None  # what joining nothing gives; None: an error
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, reduced, keep = self.x, self._reduced(), getattr(self, "keepdim", False)
+        x, reduced, keep = self.x, self.reduced(), getattr(self, "keepdim", False)
         if self.empty is None and not all(x.dims[d] for d in reduced):
             raise InputError(f"{list(x.dims)} has nothing to choose from over dims {reduced}")
-        return [tuple(1 if n in reduced else d for n, d in enumerate(x.dims) if keep or n not in reduced)]
+        dims = tuple(1 if n in reduced else d for n, d in enumerate(x.dims) if keep or n not in reduced)
+        return [dims, dims] if self.result == "both" else [dims]
 
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, kind, to = self.x, HELD.get(self.x.dtype), GPU_TYPE.get(out.dtype)
-        if kind not in ("f32", "i32", "u8", "i8") or to not in ("f32", "i32"):
-            raise UnsupportedError(f"reducing {x.dtype} to {out.dtype} has no kernel")
-        if x.rank > 8:
-            raise UnsupportedError(f"a tensor of rank {x.rank} is over the 8 dims that kernels take")
-        if out.numel and not x.numel:
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        out, indices = out if self.result == "both" else (out, None)
+        kind, to = HELD.get(self.x.dtype, ""), GPU_TYPE.get(out.dtype, "")
+        if kind not in ("f32", "i32", "u8", "i8") or not self._gives(kind, to, out.dtype):
+            raise UnsupportedError(f"reducing {self.x.dtype} to {out.dtype} has no kernel")
+        if out.numel and not self.x.numel:
             yield fill(out, self.empty or 0)
             return
-        reduced, strides = self._reduced(), strides_of(x.dims)
+        floats = not self.truth and (kind == "f32" or (self.result != "index" and to == "f32"))
+        lanes, places = self.places(out)
+        route = _route(kind, to, "f32" if floats else "i32", self.join, self.result, self.truth, lanes)
+        outputs = 4 if to == "u8" and lanes == 64 else 64 // lanes
+        yield route.over(ceil_div(out.numel, outputs), out=out, indices=indices, **places)
+
+    def _gives(self, kind: str, to: str, dtype: str) -> bool:
+        """Whether its kernel has this result: bytes are the truth, or one of the elements."""
+        if to == "u8":
+            return self.truth or (self.result in ("value", "both") and self.x.dtype == dtype and self._chooses)
+        return to == kind if self.result == "both" else to in ("f32", "i32")
+
+    @property
+    def _chooses(self) -> bool:
+        return self.join in ("max", "min")
+
+    def reduced(self) -> list[int]:
+        return reduced_dims(self.x.rank, getattr(self, "dim", ()))
+
+    def places(self, out: Tensor) -> tuple[int, dict[str, Any]]:
+        """Threads per output, and what elements.wgsl declares."""
+        x, reduced, strides = self.x, self.reduced(), strides_of(self.x.dims)
+        if x.rank > 8:
+            raise UnsupportedError(f"a tensor of rank {x.rank} is over the 8 dims that kernels take")
         kept_dims, kept_strides = _merged([(x.dims[n], strides[n]) for n in range(x.rank) if n not in reduced])
         dims, steps = _merged([(x.dims[n], strides[n]) for n in reduced])
         count = math.prod(dims)
-        compute = "f32" if kind == "f32" or (self.result != "index" and to == "f32") else "i32"
-        lanes = _lanes(count, out.numel, contiguous=steps[-1] == 1)
-        yield _route(kind, to, compute, self.join, self.result, lanes).over(
-            ceil_div(out.numel, 64 // lanes),
-            outputs=out.numel,
-            count=count,
-            first_kept=8 - len(kept_dims),
-            first_reduced=8 - len(dims),
-            kept_dims=_leading(kept_dims, 1),
-            kept_strides=_leading(kept_strides, 0),
-            reduced_dims=_leading(dims, 1),
-            reduced_strides=_leading(steps, 0),
-            x=x,
-            out=out,
-        )
-
-    def _reduced(self) -> list[int]:
-        return reduced_dims(self.x.rank, getattr(self, "dim", ()))
+        return lanes_for(count, out.numel, contiguous=steps[-1] == 1), {
+            "x": x,
+            "outputs": out.numel,
+            "count": count,
+            "first_kept": 8 - len(kept_dims),
+            "first_reduced": 8 - len(dims),
+            "kept_dims": _leading(kept_dims, 1),
+            "kept_strides": _leading(kept_strides, 0),
+            "reduced_dims": _leading(dims, 1),
+            "reduced_strides": _leading(steps, 0),
+        }
 
 
 class Whole(Reduction):
@@ -90,11 +108,25 @@ class OverDims(Reduction):
         return cls.meaning(x, axis=axis, keepdims=keepdim)
 
 
+class AlongDim(Reduction):
+    """The best along a dim, and where it is; of equals the first."""
+
+    dim: int
+    keepdim: bool = False
+    result = "both"
+
+    @classmethod
+    def reference(cls, x: np.ndarray, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        best, where = (np.amax, np.argmax) if cls.join == "max" else (np.amin, np.argmin)
+        axis = dim if x.ndim else None
+        return best(x, axis=axis, keepdims=keepdim), where(x, axis=axis, keepdims=keepdim)
+
+
 def reduction(base: type[Op], name: str, meaning: Callable[..., Any], join: str, **members: Any) -> None:
     """Register a reduction."""
     members |= {"__doc__": f"{meaning.__name__}. {base.__doc__}", "meaning": staticmethod(meaning), "join": join}
     cls = type(name.split(".")[1], (base,), members)
-    op(name, family="reduce")(ignores("dtype")(cls) if join == "sum" else cls)
+    op(name, family="reduce")(ignores("dtype")(cls) if join in ("sum", "product") else cls)
 
 
 reduction(OverDims, "aten.sum.dim_IntList", np.sum, "sum", empty=0.0)
@@ -107,17 +139,81 @@ reduction(Whole, "aten.max.default", np.amax, "max")
 reduction(Whole, "aten.min.default", np.amin, "min")
 reduction(OverDims, "aten.argmax.default", np.argmax, "max", result="index")
 reduction(OverDims, "aten.argmin.default", np.argmin, "min", result="index")
+reduction(AlongDim, "aten.max.dim", np.amax, "max")
+reduction(AlongDim, "aten.min.dim", np.amin, "min")
+reduction(OverDims, "aten.prod.dim_int", np.prod, "product", empty=1.0)
+reduction(Whole, "aten.prod.default", np.prod, "product", empty=1.0)
+reduction(OverDims, "aten.any.dim", np.any, "max", truth=True, empty=0.0)
+reduction(OverDims, "aten.any.dims", np.any, "max", truth=True, empty=0.0)
+reduction(Whole, "aten.any.default", np.any, "max", truth=True, empty=0.0)
+reduction(OverDims, "aten.all.dim", np.all, "min", truth=True, empty=1.0)
+reduction(Whole, "aten.all.default", np.all, "min", truth=True, empty=1.0)
+
+
+class Variance(Reduction):
+    """Squared distances from the mean, added up and divided by their count less a correction."""
+
+    empty = math.nan
+
+    def variance(self, correction: float, out: Tensor) -> Iterable[Dispatch]:
+        require_dtype("f32", self.x, out)
+        lanes, places = self.places(out)
+        divisor = max(places["count"] - correction, 0)
+        if not self.x.numel or (divisor == 0 and places["count"] == 1):  # 0 / 0, which WGSL does not promise
+            yield fill(out, math.nan)
+        else:
+            route = kernel("reduce/variance.wgsl", f"variance_{lanes}_lanes", KIND="f32", LANES=lanes)
+            yield route.over(ceil_div(out.numel, 64 // lanes), out=out, divisor=float(divisor), **places)
+
+
+@op("aten.var.correction", family="reduce")
+class VarianceByCorrection(Variance):
+    """The variance over some dims or all, with a correction of any size."""
+
+    dim: int | tuple[int, ...] | None = None
+    correction: int | float = 1
+    keepdim: bool = False
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.variance(self.correction, out)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int | tuple[int, ...] | None, correction: float, keepdim: bool) -> Any:
+        return _variance(x, dim, correction, keepdim)
+
+
+@op("aten.var.dim", family="reduce")
+class VarianceOverDims(Variance):
+    """The variance over some dims, of a sample (`unbiased`) or of all there is."""
+
+    dim: int | tuple[int, ...] | None
+    unbiased: bool = True
+    keepdim: bool = False
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.variance(int(self.unbiased), out)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int | tuple[int, ...] | None, unbiased: bool, keepdim: bool) -> Any:
+        return _variance(x, dim, int(unbiased), keepdim)
+
+
+def _variance(x: np.ndarray, dim: int | tuple[int, ...] | None, correction: float, keepdim: bool) -> Any:
+    axis: Any = tuple(reduced_dims(x.ndim, dim)) or None
+    with warnings.catch_warnings():  # of no element, or one: NaN
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.var(x, axis=axis, ddof=correction, keepdims=keepdim)
 
 
 @cache
-def _route(kind: str, out: str, compute: str, join: str, result: str, lanes: int) -> Kernel:
-    name = f"reduce_{lanes}_lanes"
-    return kernel("reduce/reduce.wgsl", name, KIND=kind, OUT=out, C=compute, JOIN=join, RESULT=result, LANES=lanes)
+def _route(kind: str, out: str, compute: str, join: str, result: str, truth: bool, lanes: int) -> Kernel:
+    constants = {"KIND": kind, "OUT": out, "C": compute, "JOIN": join, "RESULT": result}
+    return kernel("reduce/reduce.wgsl", f"reduce_{lanes}_lanes", LANES=lanes, TRUTH=truth, **constants)
 
 
-def reduced_dims(rank: int, dims: int | tuple[int, ...]) -> list[int]:
+def reduced_dims(rank: int, dims: int | tuple[int, ...] | None) -> list[int]:
     """The dims that are joined, in order; none that are named means all."""
-    listed = [dims] if isinstance(dims, int) else list(dims)
+    listed = [dims] if isinstance(dims, int) else list(dims or ())
     found = {normalize_dim(d, rank) for d in listed}
     if len(found) != len(listed):
         raise InputError(f"a dim is twice in {listed}")
@@ -138,7 +234,7 @@ def _merged(box: list[tuple[int, int]]) -> tuple[Dims, Dims]:
     return tuple(d for d, _ in merged), tuple(s for _, s in merged)
 
 
-def _lanes(count: int, outputs: int, contiguous: bool) -> int:
+def lanes_for(count: int, outputs: int, contiguous: bool) -> int:
     """Threads per output: one where neighbouring outputs read neighbouring elements, or there is little to join."""
     if count < 16 or (not contiguous and outputs >= 1024):
         return 1

@@ -1,11 +1,26 @@
-// out[i] = row indices[i] of a 4-bit table, less the zero point and times the scale of its group.
-// One thread per output element. Rows are bytes of two nibbles (value - 8). LOW_FIRST: the low one comes first.
+// out[i] = row indices[i] of a table of codes, less the zero point and times the scale of its group.
+// One thread per output element. CODE: how codes lie in their bytes, two to a byte as value + 8 ("low_first" or
+// "high_first", which nibble) or one ("signed" or "unsigned").
 // ZEROS: there are zero points. Indices given by the caller were checked; others are clamped into the table, of which
 // this part has the rows first .. first + rows - 1.
+#const NIBBLES = CODE in ("low_first", "high_first")
 #params count: u32, width: u32, row_bytes: u32, first: i32, rows: i32, all_rows: i32, group: u32, groups_per_row: u32
 #read weight: u32, scales: f32, indices: i32
 #read zeros: f32 if ZEROS
 #write out: f32
+
+fn code(row: u32, column: u32) -> f32 {
+    let byte = row * params.row_bytes + column${" / 2u" if NIBBLES else ""};
+    let shift = byte % 4u * 8u;
+    #if NIBBLES
+    let high = ((column & 1u) == 1u) == ${"true" if CODE == "low_first" else "false"};
+    return f32((weight[byte / 4u] >> (shift + select(0u, 4u, high))) & 15u) - 8.0;
+    #elif CODE == "signed"
+    return f32(extractBits(bitcast<i32>(weight[byte / 4u]), shift, 8u));
+    #else
+    return f32((weight[byte / 4u] >> shift) & 255u);
+    #end
+}
 
 #main 64
     let i = group_number(group, groups) * 64u + lane;
@@ -14,11 +29,8 @@
     if (place < 0 || place >= params.rows) { return; }
     let row = u32(place);
     let column = i % params.width;
-    let byte = row * params.row_bytes + column / 2u;
-    let high = ((column & 1u) == 1u) == $LOW_FIRST;
-    let nibble = (weight[byte / 4u] >> (byte % 4u * 8u + select(0u, 4u, high))) & 15u;
     let at = row * params.groups_per_row + min(column / params.group, params.groups_per_row - 1u);
-    var value = f32(nibble) - 8.0;
+    var value = code(row, column);
     #if ZEROS
     value -= load_zeros(at);
     #end

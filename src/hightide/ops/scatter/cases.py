@@ -1,0 +1,90 @@
+"""The cases of the scatter ops; see `hightide.ops.case`."""
+
+from __future__ import annotations
+
+from hightide.ops.case import CONTEXT, Case, In
+
+CASES = [
+    # a row per index, of some dims or all
+    Case("index_put", "aten.index_put.default", (In((CONTEXT, 6)), [In(("S",), "int32", -64, 63)], In(("S", 6)))),
+    Case(
+        "index_put_inner",
+        "aten.index_put.default",
+        (In((2, 19, 5)), [None, In(("S",), "int32", -19, 18)], In((2, "S", 1))),
+    ),
+    Case(
+        "index_put_pair",
+        "aten.index_put.default",
+        (In((5, 4, "B")), [In(("S", 1), "int32", -5, 4), In(("T",), "int32", -4, 3)], In(("S", "T", "B"))),
+    ),
+    Case(
+        "index_put_apart",
+        "aten.index_put.default",
+        (In((5, "B", 4)), [In(("S",), "int32", -5, 4), None, In((), "int32", -4, 3)], In(("S", "B"))),
+    ),
+    Case(
+        "index_put_ints",
+        "aten.index_put.default",
+        (In(("B", 7), "int32", -9, 9), [None, In((1, "T"), "int32", 0, 6)], In((), "int32", -9, 9)),
+        out="int32",
+    ),
+    Case(
+        "index_put_bytes",
+        "aten.index_put.default",
+        (In((9, 7), "bool"), [In(("S",), "int32", 0, 8)], In(("S", 7), "bool")),
+        out="bool",
+    ),
+    Case(
+        "index_put_sum",
+        "aten.index_put.default",
+        (In((3, 5)), [In(("S",), "int32", -3, 2)], In(("S", 5)), True),
+        tolerance=1e-5,
+    ),
+    Case(
+        "index_put_sum_ints",
+        "aten.index_put.default",
+        (In((3, 2), "int32", -9, 9), [In(("S",), "int32", 0, 2), In((), "int32", 0, 1)], In((1,), "int32", 1, 9), True),
+        out="int32",
+    ),
+    Case(
+        "index_put_many",
+        "aten.index_put.default",
+        (In((3, 50)), [None, In((1201,), "int32", 0, 49)], In((3, 1201)), True),
+        tolerance=1e-5,
+    ),
+    # an element per index
+    Case("scatter", "aten.scatter.src", (In(("S", 12)), 1, In(("S", 5), "int32", 0, 11), In(("S", 7)))),
+    Case("scatter_part", "aten.scatter.src", (In((7, 9, 6)), -2, In((4, "S", 5), "int32", 0, 8), In((11, "S", 6)))),
+    Case(
+        "scatter_bytes",
+        "aten.scatter.src",
+        (In((9, 7), "int8", -99, 99), 0, In(("S", 7), "int32", 0, 8), In(("S", 7), "int8", -99, 99)),
+        out="int8",
+    ),
+    Case("scatter_scalar", "aten.scatter.src", (In(()), 0, In((), "int32", 0, 0), In(()))),
+    Case("scatter_value", "aten.scatter.value", (In(("S", 11)), -1, In(("S", 3), "int32", 0, 10), 1.5)),
+    Case(
+        "scatter_value_bytes",
+        "aten.scatter.value",
+        (In((5, "S"), "bool"), 0, In((2, "S"), "int32", 0, 4), 1),
+        out="bool",
+    ),
+    Case(
+        "scatter_value_ints",
+        "aten.scatter.value",
+        (In((7,), "int32", -9, 9), 0, In(("T",), "int32", 0, 6), -3),
+        out="int32",
+    ),
+    Case(
+        "scatter_add",
+        "aten.scatter_add.default",
+        (In(("B", 7)), 1, In(("B", "S"), "int32", 0, 6), In(("B", "S"))),
+        tolerance=1e-5,
+    ),
+    Case(
+        "scatter_add_ints",
+        "aten.scatter_add.default",
+        (In((5, 3), "int32", -9, 9), 0, In(("S", 3), "int32", 0, 4), In(("S", 3), "int32", -9, 9)),
+        out="int32",
+    ),
+]
