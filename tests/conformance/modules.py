@@ -89,7 +89,7 @@ class SymIntsBetween(TwoDims):
 
 
 class Partial(nn.Module):
-    """Two delegates with a topk and a cumsum between them and a cumsum after them, on portable kernels."""
+    """Two delegates with a topk and a cumsum between them and a cumsum after them, in float64, which no GPU has."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,9 +98,9 @@ class Partial(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = torch.sigmoid(self.first(x))  # no ties: the order of equal values in a topk is not defined
-        values, order = torch.topk(y, 11, dim=-1)
-        z = torch.softmax(self.second(torch.cumsum(values, dim=0)), dim=-1)
-        return z, order, torch.cumsum(z, dim=-1)
+        values, order = torch.topk(y.double(), 11, dim=-1)
+        z = torch.softmax(self.second(torch.cumsum(values, dim=0).float()), dim=-1)
+        return z, order, torch.cumsum(z.double(), dim=-1).float()
 
 
 class Counter(nn.Module):
@@ -133,6 +133,18 @@ class Portable(nn.Module):
         y = torch.softmax(self.linear(x), dim=-1)
         y = torch.where(y > 0.1, y, torch.zeros_like(y)) + torch.cumsum(y, dim=0)
         return torch.cat([y, y.mean(dim=-1, keepdim=True)], dim=-1).transpose(0, 1), torch.argmax(y, dim=-1)
+
+
+class Wide(nn.Module):
+    """Nothing but float64: all of it runs on NumPy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bias", torch.randn(10, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.cumsum(x.double() + self.bias, dim=0)
+        return y, torch.argmax(y, dim=-1)
 
 
 class SymInts(nn.Module):
@@ -227,6 +239,7 @@ MODULES: dict[str, Module] = {
         first_values=("calls",),
     ),
     "portable": Module(Portable, **one_input((7, 10), ({0: S},), rows(10, 7, 1, 33, 13, 33)), delegate=False),
+    "wide": Module(Wide, **one_input((7, 10), ({0: S},), rows(10, 7, 1, 33, 13)), delegate=False),
     "symints": Module(
         SymInts,
         methods={"forward": (examples((6, 12), (5, 12)), ({0: 2 * HALF}, {0: T}))},

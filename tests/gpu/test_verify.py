@@ -86,7 +86,7 @@ def test_a_program_passes(name: str, device: Device) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INDEX)
 def test_every_program_passes_on_every_route(name: str, device: Device) -> None:
-    if name == "portable":  # it has no delegate
+    if name == "wide":
         with pytest.raises(InputError, match="has nothing in method forward that runs on a GPU"):
             check_program(PROGRAMS / f"{name}.pte")
     else:

@@ -112,7 +112,7 @@ def test_clamps() -> None:
     assert from_data(clamped.data(), {"S": 1, "T": 3}) == 0
 
 
-@pytest.mark.parametrize("name", [name for name in INDEX if name != "portable"])
+@pytest.mark.parametrize("name", [name for name in INDEX if name != "wide"])
 def test_formulas_of_programs_hold_at_every_step(name: str) -> None:
     """At levels that were not used to make them: those of the program's schedule."""
     parts = open_file(PROGRAMS / f"{name}.pte").parts

@@ -67,25 +67,27 @@ def test_the_report_says_what_is_in_the_file() -> None:
 
 def test_what_is_not_delegated_is_named() -> None:
     text = run(PROGRAMS / "partial.pte")
-    assert "aten::topk.values x1, aten::cumsum.out x2" in text and "2 parts" in text
+    assert "aten::_to_copy.out x4, aten::topk.values x1, aten::cumsum.out x2" in text and "2 parts" in text
     assert "float32[S, 9], int64[S, 11], float32[S, 9]" in text  # what kernels outside give has formulas too
     portable = run(PROGRAMS / "portable.pte")
     assert "forward(in0 float32[S, 10]) -> float32[15, S], int64[S]" in portable and "S up to 33" in portable
+    assert "12 op calls (portable)" in portable and "NumPy" not in portable
+    assert "12 op calls" not in (split := run(PROGRAMS / "portable.pte", "--no-fuse")) and "on NumPy" in split
     assert "-> float32[in1, 10], float32[2*in1, 6]" in run(PROGRAMS / "value_shape.pte")
 
 
 def test_instructions_connect_the_parts_of_a_method() -> None:
     text = run(PROGRAMS / "partial.pte", "--graph")
-    assert "5 instructions: 2 parts, 3 on NumPy" in text
+    assert "9 instructions: 2 parts, 7 on NumPy" in text
     assert re.search(r"0 +part forward/0 +in0 +value 1 float32\[S, 20\]", text)
-    assert re.search(r"2 +aten::cumsum.out +value 2, 0, None +value 9 float32\[S, 11\]", text)
-    assert "forward/1: 2 op calls; takes value 9, gives value 12;" in text
+    assert re.search(r"3 +aten::cumsum.out +value \d+, 0, None +value \d+ float64\[S, 11\]", text)
+    assert re.search(r"forward/1: 2 op calls; takes value \d+, gives value \d+;", text)
     data = json.loads(run(PROGRAMS / "partial.pte", "--graph", "--json"))
-    assert [line["op"] for line in data["instructions"]["forward"]] == [0, 1, 2, 3, 4]
+    assert [line["op"] for line in data["instructions"]["forward"]] == [*range(9)]
     assert "instructions: " not in run(PROGRAMS / "partial.pte", "--graph", "--part", "1")
     branches = run(PROGRAMS / "cond.pte", "--graph")
-    assert "if not: to instruction 7" in branches and "value 8 float32[S, 6]" in branches
-    assert "1 op call;" in branches and "1 op calls" not in branches
+    assert "if not: to instruction 6" in branches and "value 8 float32[S, 6]" in branches
+    assert "1 op call;" in (split := run(PROGRAMS / "cond.pte", "--graph", "--no-fuse")) and "1 op calls" not in split
 
 
 def test_caches_are_state_and_no_constants() -> None:
@@ -96,11 +98,11 @@ def test_caches_are_state_and_no_constants() -> None:
 
 
 def test_weights_outside_delegates_are_listed() -> None:
-    text = run(PROGRAMS / "llama_e8.pte", "--all")
+    text = run(PROGRAMS / "llama_e8.pte", "--all", "--no-fuse")
     name = re.escape("weight of instruction 0 (quantized_decomposed::embedding_byte.dtype_out)")
     assert re.search(rf"{name} +int8 +\[160, 64\] +10\.2 kB", text)
     assert re.search(r"weights on NumPy +11\.5 kB", text)
-    (method,) = (m for m in inspect_file(PROGRAMS / "portable.pte", ANYWHERE).report.methods if m.constants)
+    (method,) = (m for m in inspect_file(PROGRAMS / "wide.pte", ANYWHERE).report.methods if m.constants)
     assert not method.parts
 
 

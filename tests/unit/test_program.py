@@ -99,7 +99,7 @@ def test_kernels_outside_delegates_are_reported_once() -> None:
         program.method()
         program.method()
     assert [str(w.message) for w in caught] == [
-        "method forward runs outside its delegates, on NumPy: aten::topk.values, aten::cumsum.out"
+        "method forward runs outside its delegates, on NumPy: aten::_to_copy.out, aten::topk.values, aten::cumsum.out"
     ]
 
 

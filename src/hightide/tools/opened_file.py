@@ -47,15 +47,17 @@ def open_file(
     context: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None,
     chunk: int | None = None,
+    whole: bool = True,
 ) -> OpenedFile:
     """Opens a file for the tools; nothing is built or sent to a GPU yet.
 
     `context` is the length of a GGUF model's KV cache (2048, or the model's own if that is shorter), `chunk` the most
-    tokens of one call of it (by default what the engine takes on software adapters).
+    tokens of one call of it (by default what the engine takes on software adapters). `whole=False` leaves the delegates
+    of a program as they are, each a part of its own.
     """
     if is_gguf(path):
         return _open_gguf(read_gguf(path), named_device(device), context, tokenizer, chunk)
-    program = load(path, device="cpu")
+    program = load(path, device="cpu", whole=whole)
     opened = OpenedFile(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
     opened.parts.extend(method_parts(program, method, named_device(device)))
     return opened
