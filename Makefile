@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-all test-browser test-swiftshader fuzz soak load bench bench-peers docs lint format clean
+.PHONY: demo test test-unit test-all test-exports test-browser test-swiftshader fuzz soak load bench bench-peers docs lint format clean
 
 demo: $(READY)
 	$(PYTHON) scripts/demo.py
@@ -20,6 +20,11 @@ test-all: $(READY) lint
 	scripts/ensure-chromium.sh >/dev/null
 	$(PYTHON) -c 'import ray.serve, langchain_openai, vulkan' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients,kernels]' || true
 	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow" --durations 30
+
+# What the real exporter makes of ExecuTorch's dynamic-shape tests and of torch's op database: about 2 GB of wheels.
+test-exports: $(READY)
+	$(PYTHON) -c 'import executorch, expecttest' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[export]' expecttest
+	$(PYTHON) -m pytest -m "slow or not slow" tests/conformance/test_executorch_exports.py tests/conformance/test_op_samples.py
 
 # The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has.
 test-browser: $(READY)

@@ -44,6 +44,14 @@ def relative_error(got: np.ndarray, want: np.ndarray) -> float:
     return error_of_range(got, want)
 
 
+def numbered(arrays: np.lib.npyio.NpzFile, prefix: str) -> list[np.ndarray]:
+    """The arrays `<prefix>0`, `<prefix>1`, … of a file."""
+    found = []
+    while f"{prefix}{len(found)}" in arrays:
+        found.append(arrays[f"{prefix}{len(found)}"])
+    return found
+
+
 def error_of_range(got: np.ndarray, want: np.ndarray) -> float:
     """As above for floats of any precision; integers and bools must be equal."""
     assert got.shape == want.shape, (got.shape, want.shape)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from schedules import error_of_range
+from schedules import error_of_range, numbered
 
 from hightide import HightideError
 from hightide.gpu.device import Device
@@ -85,10 +85,3 @@ def check(got: np.ndarray, want: np.ndarray, where: str) -> None:
         assert not want.size or np.abs(got.astype(np.int64) - want.astype(np.int64)).max() <= (want.itemsize == 1), (
             where
         )
-
-
-def numbered(arrays: np.lib.npyio.NpzFile, prefix: str) -> list[np.ndarray]:
-    found = []
-    while f"{prefix}{len(found)}" in arrays:
-        found.append(arrays[f"{prefix}{len(found)}"])
-    return found

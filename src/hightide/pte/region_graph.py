@@ -178,10 +178,10 @@ class RegionGraph:
     def _with_dims_of(self, made: int, id: int) -> int:
         """An output of a delegate with the dims that the method declares, where they differ only by dims of 1."""
         value, spec = self._values[made], self.method.values[id]
-        if not (isinstance(value, TensorValue) and isinstance(spec, TensorSpec)) or value.dims == spec.dims:
+        if not isinstance(value, TensorValue) or not isinstance(spec, TensorSpec):
             return made
         if not differ_by_ones(value.dims, spec.dims):
-            raise UnsupportedError(f"a delegate gives {list(value.dims)} where the method declares {list(spec.dims)}")
+            return made
         ones = tuple(n for n, size in enumerate(value.dims) if size == 1)
         made = self._view("aten.squeeze_copy.dims", made, "dims", ones, tuple(d for d in value.dims if d != 1))
         for n, size in enumerate(spec.dims):

@@ -27,7 +27,7 @@ from hightide.ops.contract import SymIntOp, has_kernel
 from hightide.ops.storage import GPU_TYPE
 from hightide.planning.levels import INT32, MaxElements
 from hightide.planning.planner import Planner
-from hightide.pte.interpreter import state_ids, tensor_array
+from hightide.pte.interpreter import differ_by_ones, state_ids, tensor_array
 from hightide.pte.kernel_calls import BoundKernel, bind_kernels
 from hightide.pte.region_graph import Number, RegionGraph, Sources
 
@@ -109,13 +109,15 @@ class _Method:
             yield from (item for item in spec.items if item != -1) if isinstance(spec, ValueListSpec) else (id,)
 
     def _numbers(self) -> dict[int, Number]:
-        """Integers that a graph can make by itself, of values that are defined once."""
+        """Integers that a graph can make by itself, of values that are defined once, and before."""
         times = Counter((*self.method.inputs, *(id for ids in self.writes for id in ids)))
         made_by = {id: n for n, ids in enumerate(self.writes) for id in ids}
         numbers: dict[int, Number] = {}
-        for kernel in self.kernels.values():
+        for n, kernel in self.kernels.items():
             reads, made = kernel.signature.reads, kernel.signature.writes[0] if kernel.signature.writes else -1
             if made < 0 or type(self.method.values[made]) is not int or any(times[id] > 1 for id in (*reads, made)):
+                continue
+            if any(made_by.get(id, -1) >= n for id in reads):
                 continue
             if issubclass(kernel.op, SymIntOp):
                 numbers[made] = Number(kernel.name, reads)
@@ -180,11 +182,18 @@ class _Method:
         return HOST
 
     def _can_splice(self, call: DelegateCall) -> bool:
-        """Whether what a delegate is given, and gives, is a tensor or an integer where its graph says so."""
+        """Whether what a delegate is given, and gives, is what its graph says: a tensor of this rank, or an integer."""
         graph = self.graphs[call.delegate]
-        for inner, outer in zip((*graph.inputs, *graph.outputs), call.args, strict=True):
+        for n, (inner, outer) in enumerate(zip((*graph.inputs, *graph.outputs), call.args, strict=True)):
             value, spec = graph.values[inner], self.method.values[outer]
-            if not isinstance(spec, TensorSpec) if isinstance(value, TensorValue) else type(spec) is not int:
+            if not isinstance(value, TensorValue):
+                fits = type(spec) is int
+            elif isinstance(spec, TensorSpec):
+                viewed = n >= len(graph.inputs) and differ_by_ones(value.dims, spec.dims)
+                fits = len(value.dims) == len(spec.dims) or viewed
+            else:
+                fits = False
+            if not fits:
                 return False
         return True
 
