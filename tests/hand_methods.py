@@ -14,14 +14,20 @@ from hightide.pte.program import Method, Program
 
 
 def tensor(
-    *dims: int, dtype: str = "float32", constant: Any = None, initial: Any = None, order: tuple[int, ...] = ()
+    *dims: int,
+    dtype: str = "float32",
+    constant: Any = None,
+    initial: Any = None,
+    order: tuple[int, ...] = (),
+    place: tuple[int, int] | None = None,
+    fixed: bool = False,
 ) -> TensorSpec:
     def blob(data: Any) -> Blob | None:
         raw = None if data is None else np.asarray(data, dtype).tobytes()
         return None if raw is None else Blob(raw, 0, len(raw))
 
     order = order or tuple(range(len(dims)))
-    return TensorSpec(dtype, dims, True, order, blob(constant), blob(initial), constant is None, None)
+    return TensorSpec(dtype, dims, not fixed, order, blob(constant), blob(initial), place, None)
 
 
 def method(

@@ -58,7 +58,7 @@ class TensorInfo:
         return _SCALAR_TYPES[self._spec.dtype]
 
     def is_memory_planned(self) -> bool:
-        return self._spec.planned
+        return self._spec.place is not None
 
     def nbytes(self) -> int:
         return math.prod(self._spec.dims) * ITEM_SIZE[self._spec.dtype]
@@ -106,7 +106,7 @@ class MethodMeta:
     def _attributes(self) -> tuple[int, ...]:
         """Mutable buffers that kept their name."""
         named = enumerate(self._method.values)
-        return tuple(id for id, v in named if isinstance(v, TensorSpec) and v.planned and v.name is not None)
+        return tuple(id for id, v in named if isinstance(v, TensorSpec) and v.place is not None and v.name is not None)
 
     def _describe(self, id: int) -> str:
         spec = self._method.values[id]

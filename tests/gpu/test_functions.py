@@ -30,7 +30,12 @@ def numbers(low: float, high: float) -> np.ndarray:
 UNARY = {
     "exp2": numbers(-100, 6.5),
     "expm1": numbers(-100, 6),
+    "log": numbers(-100, 100),
+    "log2": numbers(-100, 100),
+    "log10": numbers(-100, 100),
     "log1p": numbers(-100, 100),
+    "tanh": numbers(-100, 10),
+    "atan": numbers(-100, 100),
     "sinh": numbers(-100, 6.4),
     "cosh": numbers(-100, 6.4),
     "asin": numbers(-100, 0.1),

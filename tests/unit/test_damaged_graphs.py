@@ -171,7 +171,7 @@ def test_types_that_a_reference_does_not_take() -> None:
 
 
 def spec(*dims: int) -> TensorSpec:
-    return TensorSpec("float32", dims, False, tuple(range(len(dims))), None, None, True, None)
+    return TensorSpec("float32", dims, False, tuple(range(len(dims))), None, None, None, None)
 
 
 def test_a_kernel_call_without_arguments() -> None:

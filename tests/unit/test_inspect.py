@@ -111,7 +111,7 @@ def test_a_method_that_takes_no_level_is_shown_all_the_same(monkeypatch: pytest.
 
     def tensor(*dims: int, data: bool = False) -> TensorSpec:
         blob = Blob(bytes(4 * dims[0] * dims[1]), 0, 4 * dims[0] * dims[1]) if data else None
-        return TensorSpec("float32", dims, True, (0, 1), blob, None, not data, None)
+        return TensorSpec("float32", dims, True, (0, 1), blob, None, None, None)
 
     values = (tensor(4, 3), tensor(5, 2, data=True), tensor(4, 2))
     method = MethodFile("forward", values, (0,), (2,), (KernelCall("aten::mm.out", (0, 1, 2, 2)),), ())

@@ -150,7 +150,7 @@ def test_dim_order_and_bfloat16_constants() -> None:
     (got,) = method(values, [], [1], KernelCall("aten::relu.out", (0, 1, 1)))()
     np.testing.assert_array_equal(got, stored.reshape(3, 2).T)
     bits = (np.array([1.5, -2.0], np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
-    half = TensorSpec("bfloat16", (2,), False, (0,), Blob(bits, 0, 4), None, False, None)
+    half = TensorSpec("bfloat16", (2,), False, (0,), Blob(bits, 0, 4), None, None, None)
     assert method([half], [], [0])()[0].tolist() == [1.5, -2.0]
 
 

@@ -21,7 +21,7 @@ class TensorSpec:
     dim_order: tuple[int, ...]  # outermost first; (0, 1, 2, ...) is contiguous
     constant: Blob | None  # data that never changes, exactly as long as the dims need
     initial: Blob | None  # what mutable state starts as, exactly as long as the dims need
-    planned: bool  # the exporter gave it a place in the planned memory
+    place: tuple[int, int] | None  # its memory's number and its offset there, where the exporter planned it
     name: str | None  # fully qualified name in the model, where the exporter kept it
 
 

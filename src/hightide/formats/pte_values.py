@@ -165,12 +165,13 @@ def _read_tensor(tensor: FlatTable, data: TensorData) -> TensorSpec:
 
     extra = tensor.table("extra_tensor_info", EXTRA_TENSOR_INFO)
     name = (extra.string("fully_qualified_name") if extra else "") or None
-    planned = tensor.table("allocation_info", ALLOCATION_DETAILS) is not None
+    allocation = tensor.table("allocation_info", ALLOCATION_DETAILS)
+    planned = None if allocation is None else _read_place(allocation)
     buffer = tensor.integer("data_buffer_idx", Uint32)  # 0 is reserved for tensors without data
     blob = None
     if extra and extra.integer("location", Int8) == EXTERNAL:
         blob = data.find_external(name, length, place)
-    elif buffer > 0 and planned:
+    elif buffer > 0 and planned is not None:
         group = extra.integer("mutable_data_segments_idx", Uint64) if extra else 0
         blob = data.find_initial(group, buffer, length, place)
     elif buffer > 0:
@@ -180,11 +181,16 @@ def _read_tensor(tensor: FlatTable, data: TensorData) -> TensorSpec:
         dims=dims,
         dynamic=tensor.integer("shape_dynamism", Int8) != 0,
         dim_order=dim_order,
-        constant=None if planned else blob,
-        initial=blob if planned else None,
-        planned=planned,
+        constant=blob if planned is None else None,
+        initial=None if planned is None else blob,
+        place=planned,
         name=name,
     )
+
+
+def _read_place(allocation: FlatTable) -> tuple[int, int]:
+    low, high = (allocation.integer(f"memory_offset_{part}", Uint32) for part in ("low", "high"))
+    return allocation.integer("memory_id", Uint32), (high << 32) + low
 
 
 def _read_dtype(tensor: FlatTable) -> str:

@@ -28,6 +28,7 @@ from hightide.planning.explain import Explanation, Explanations, explain
 from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run, differ_by_ones
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
+from hightide.pte.planned_views import with_planned_views
 from hightide.pte.support import refusal
 from hightide.pte.whole_method import whole_method
 from hightide.pte.written_states import with_states_stored
@@ -92,7 +93,7 @@ class Program(Closing):
         if problem:
             raise UnsupportedError(problem)
         graphs = {key: _bound(file, key, graph) for key, graph in delegates.items()}
-        self.file, self._graphs = _joined(file, graphs) if whole else (file, graphs)
+        self.file, self._graphs = _completed(file, graphs, whole)
         if device not in (None, "cpu"):
             self.gpu  # noqa: B018  an unknown device is refused now, not when a method is built
 
@@ -350,15 +351,16 @@ def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
     return _with_host_types(bound, [method.values[id] for id in _first_call(method, delegate).args])
 
 
-def _joined(file: ProgramFile, graphs: Mapping[Key, Graph]) -> tuple[ProgramFile, dict[Key, Graph]]:
-    """The program with each method in as few graphs as can be."""
+def _completed(file: ProgramFile, graphs: Mapping[Key, Graph], whole: bool) -> tuple[ProgramFile, dict[Key, Graph]]:
+    """The program with the views that its file leaves out and, if `whole`, each method in as few graphs as can be."""
     methods: dict[str, MethodFile] = {}
-    joined: dict[Key, Graph] = {}
+    made: dict[Key, Graph] = {}
     for name, method in file.methods.items():
         own = {number: graph for (of, number), graph in graphs.items() if of == name}
-        methods[name], made = (method, own) if _only_call(method) else whole_method(method, own)
-        joined |= {(name, number): graph for number, graph in made.items()}
-    return replace(file, methods=methods), joined
+        method = with_planned_views(method, own)
+        methods[name], own = whole_method(method, own) if whole and not _only_call(method) else (method, own)
+        made |= {(name, number): graph for number, graph in own.items()}
+    return replace(file, methods=methods), made
 
 
 def _check_passed(graph: GraphFile, passed: int) -> None:

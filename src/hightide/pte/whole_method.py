@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from hightide.errors import HightideError
 from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
-from hightide.formats.program_file import Delegate, MethodFile, TensorSpec, ValueListSpec
+from hightide.formats.program_file import Delegate, MethodFile, TensorSpec
 from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
@@ -27,8 +27,9 @@ from hightide.ops.contract import SymIntOp, has_kernel
 from hightide.ops.storage import GPU_TYPE
 from hightide.planning.levels import INT32, MaxElements
 from hightide.planning.planner import Planner
+from hightide.pte.accesses import Accesses
 from hightide.pte.interpreter import differ_by_ones, state_ids, tensor_array
-from hightide.pte.kernel_calls import BoundKernel, bind_kernels
+from hightide.pte.kernel_calls import BoundKernel
 from hightide.pte.region_graph import Number, RegionGraph, Sources
 
 SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
@@ -57,14 +58,12 @@ class _Piece:
 class _Method:
     def __init__(self, method: MethodFile, graphs: Mapping[int, Graph]) -> None:
         self.method, self.graphs = method, graphs
-        self.kernels = bind_kernels(method)
-        self.reads = [frozenset(self._opened(self._read_by(i, n))) for n, i in enumerate(method.instructions)]
-        self.writes = [frozenset(self._written_by(i, n)) for n, i in enumerate(method.instructions)]
+        accesses = Accesses(method, graphs)
+        self.kernels, self.reads, self.writes = accesses.kernels, accesses.reads, accesses.writes
         self.jumps = any(isinstance(i, JumpFalseCall) for i in method.instructions)
         self.states = frozenset(state_ids(method, self.kernels))
-        defined = frozenset(method.inputs).union(*self.writes)
         numbers, owned = ({}, frozenset()) if self.jumps else (self._numbers(), self.states)
-        self.sources = Sources(method, defined, numbers, owned)
+        self.sources = Sources(method, accesses.defined, numbers, owned)
         self.pieces: list[_Piece] = []
 
     def joined(self) -> tuple[MethodFile, dict[int, Graph]]:
@@ -77,36 +76,7 @@ class _Method:
             self._drop_unread(regions)
         return self._assembled(regions)
 
-    # ---- what an instruction does
-
-    def _read_by(self, instruction: Instruction, n: int) -> Sequence[int]:
-        match instruction:
-            case KernelCall():
-                return self.kernels[n].signature.reads
-            case DelegateCall(delegate=number, args=args):
-                return args[: len(self.graphs[number].inputs)]
-            case MoveCall(source=source):
-                return (source,)
-            case JumpFalseCall(condition=condition):
-                return (condition,)
-        return ()
-
-    def _written_by(self, instruction: Instruction, n: int) -> Sequence[int]:
-        match instruction:
-            case KernelCall():
-                signature = self.kernels[n].signature
-                return (*signature.writes, *signature.changes)
-            case DelegateCall(delegate=number, args=args):
-                return args[len(self.graphs[number].inputs) :]
-            case MoveCall(target=target):
-                return (target,)
-        return ()
-
-    def _opened(self, ids: Iterable[int]) -> Iterator[int]:
-        """Values, and the items of those that are lists."""
-        for id in ids:
-            spec = self.method.values[id]
-            yield from (item for item in spec.items if item != -1) if isinstance(spec, ValueListSpec) else (id,)
+    # ---- what a graph can make
 
     def _numbers(self) -> dict[int, Number]:
         """Integers that a graph can make by itself, of values that are defined once, and before."""

@@ -51,7 +51,7 @@ def test_reads_constants_and_initial_state(name: str, data_files: tuple[Path, ..
     assert (weight.dims, weight.dtype, weight.dim_order, weight.dynamic) == ((2, 3), "float32", (0, 1), False)
     assert floats(weight.constant) == [0, 1, 2, 3, 4, 5]
     assert floats(bias.constant) == [10, 20]
-    assert (count.constant, count.planned, floats(count.initial)) == (None, True, [7, 7])
+    assert (count.constant, count.place is not None, floats(count.initial)) == (None, True, [7, 7])
     assert method.instructions[0] == KernelCall("aten::add.out", (2, 3, 6, 5, 5))
     assert weight.name == ("linear.weight" if data_files else None)
     # A delegate may ask for data by name, and finds that of the data files too.
@@ -191,7 +191,7 @@ def test_reads_every_kind_of_value_and_instruction(tmp_path: Path) -> None:
     )
     made = read(tmp_path, program(spec, backend_delegate_data=[TableSpec(("data",), data=b"blob")])).methods["forward"]
     assert made.values[:6] == (None, True, "mean", (0.5,), (True, False), ValueListSpec((-1, 6)))
-    assert made.values[6] == TensorSpec("bfloat16", (2, 0), True, (0, 1), None, None, False, None)
+    assert made.values[6] == TensorSpec("bfloat16", (2, 0), True, (0, 1), None, None, None, None)
     assert made.instructions == (
         pte.KernelCall("aten::add.out", (0, 1)),
         pte.DelegateCall(0, (0, 1)),

@@ -24,6 +24,14 @@ fn precise_log1p(x: V) -> V {
     return keep_nan(x, select(outside, value, x > V(-1.0)));
 }
 
+fn precise_log(x: V) -> V {
+    return select(log(x), precise_log1p(x - 1.0), abs(x - 1.0) < V(0.29));
+}
+
+fn precise_tanh(x: V) -> V {
+    let e = precise_expm1(2.0 * min(abs(x), V(15.0)));   // beyond, the result is 1
+    return keep_nan(x, with_sign_of(x, e / (e + 2.0)));
+}
 // Past 20 the other exp is nothing beside the first, which is taken in two parts: it overflows before its half does.
 fn precise_sinh(x: V) -> V {
     let e = precise_expm1(abs(x));
