@@ -18,18 +18,21 @@ LLAMAS = [
     "llama_8da4w",
     "llama_all_logits",
     "llama_chunks",
+    "llama_e8",
     "llama_fp16",
     "llama_fp32",
     "llama_g64",
     "llama_gqa",
     "llama_half_rope",
+    "llama_int8",
     "llama_mqa",
+    "llama_nokv",
     "llama_static",
     "qwen2",
     "qwen3",
     "smollm2",
 ]
-OTHERS = ["slices", "two_dims"]
+OTHERS = ["bert", "portable", "slices", "symints_between", "two_dims"]
 TOLERANCE = {"llama_fp16": 1e-3, "llama_8da4w": 5e-3}  # the eager model rounds to halves, or to 8 bits
 PLAIN = {"without": ["subgroups", "shader-f16"], "variant": "plain"}
 
