@@ -10,8 +10,11 @@ from hand_methods import method, tensor
 
 from hightide.errors import InputError
 from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
-from hightide.formats.program_file import EValue, ValueListSpec
+from hightide.formats.program_file import Delegate, EValue, MethodFile, ValueListSpec
+from hightide.graph.blob import Blob
+from hightide.ops.builder import GraphBuilder
 from hightide.pte.program import Method
+from hightide.pte.whole_method import whole_method
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 
@@ -235,6 +238,41 @@ def test_types_that_a_gpu_does_not_hold_stay_on_numpy() -> None:
     large += [tensor(2, dtype="int64")]
     joined = agree(large, [0], [3], KernelCall("aten::add.out", (0, 1, 2, 3, 3)), given=[[[1, 2]]])
     assert kinds(joined) == ["aten::add.out"]
+
+
+def test_a_jump_to_what_is_gone_goes_to_what_follows() -> None:
+    """y = exp(x), or -x of it where the flag is set; the branch ends in a value that is freed."""
+    values: list[EValue] = [tensor(4), True, tensor(4), tensor(4), False]
+    joined = agree(
+        values,
+        [0, 1],
+        [3],
+        JumpFalseCall(1, 4),
+        KernelCall("aten::neg.out", (0, 2, 2)),
+        MoveCall(2, 0),
+        JumpFalseCall(4, 4),
+        FreeCall(2),
+        KernelCall("aten::exp.out", (0, 3, 3)),
+        given=[[[1.0, -1.0], True], [[1.0, -1.0], False]],
+    )
+    assert kinds(joined)[0] == "jump"
+
+
+def test_a_delegate_with_state_that_is_called_twice_stays_one() -> None:
+    """total += x, for two inputs, and relu of both totals."""
+    b = GraphBuilder()
+    x, total = b.input((4,)), b.zeros((4,))
+    new = b.call("aten.add.Tensor", total, x, 1)
+    b.call("hightide.store.default", new, total)
+    values = (tensor(4), tensor(4), tensor(4), tensor(4), tensor(4), tensor(4))
+    calls = [DelegateCall(0, (0, 2)), KernelCall("aten::relu.out", (2, 3, 3))]
+    calls += [DelegateCall(0, (1, 4)), KernelCall("aten::relu.out", (4, 5, 5))]
+    file = MethodFile(
+        "forward", values, (0, 1), (3, 5), tuple(calls), (Delegate("VulkanBackend", Blob(b"", 0, 0), {}),)
+    )
+    joined, graphs = whole_method(file, {0: b.graph(new)})
+    numbers = [call.delegate for call in joined.instructions if isinstance(call, DelegateCall)]
+    assert numbers.count(numbers[0]) == 2 and graphs[numbers[0]].outputs == (new.id,)
 
 
 def test_an_input_given_back_and_an_output_given_twice() -> None:

@@ -23,6 +23,7 @@ from hightide.formats.program_file import Delegate, MethodFile, TensorSpec
 from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
+from hightide.ops.binding import graph_aliases
 from hightide.ops.contract import SymIntOp, has_kernel
 from hightide.ops.storage import GPU_TYPE
 from hightide.planning.levels import INT32, MaxElements
@@ -152,8 +153,14 @@ class _Method:
         return HOST
 
     def _can_splice(self, call: DelegateCall) -> bool:
-        """Whether what a delegate is given, and gives, is what its graph says: a tensor of this rank, or an integer."""
+        """Whether what a delegate is given, and gives, is what its graph says: a tensor of this rank, or an integer.
+
+        One with state that is called in several places stays one graph, which has that state.
+        """
         graph = self.graphs[call.delegate]
+        calls = [i for i in self.method.instructions if isinstance(i, DelegateCall) and i.delegate == call.delegate]
+        if len(calls) > 1 and graph_aliases(graph).state:
+            return False
         for n, (inner, outer) in enumerate(zip((*graph.inputs, *graph.outputs), call.args, strict=True)):
             value, spec = graph.values[inner], self.method.values[outer]
             if not isinstance(value, TensorValue):
@@ -252,7 +259,7 @@ class _Method:
             if not piece.on_gpu:
                 kept = []
                 for n in reversed(piece.instructions):
-                    if self.writes[n] & read:
+                    if self.writes[n] & read or isinstance(self.method.instructions[n], DelegateCall):
                         kept.append(n)
                         read |= self.reads[n]
                 piece.instructions = kept[::-1]
@@ -262,20 +269,24 @@ class _Method:
         delegates: list[Delegate] = []
         instructions: list[Instruction] = []
         starts: dict[int, int] = {}  # of each block, among the new instructions
+        kept: dict[int, int] = {}  # delegates that stay as they are -> their new number
         only = len([piece for piece in self.pieces if piece.instructions]) == 1
-        for number, piece in enumerate(self.pieces):
+        for n, piece in enumerate(self.pieces):
             starts.setdefault(piece.block, len(instructions))
-            if number in regions:
-                inputs, outputs = self._sides(number, regions[number], only)
+            if n in regions:
+                inputs, outputs = self._sides(n, regions[n], only)
                 instructions.append(DelegateCall(len(graphs), (*inputs, *outputs)))
-                graphs.append(regions[number].finish(inputs, outputs))
+                graphs.append(regions[n].finish(inputs, outputs))
                 delegates.append(self._delegate(piece))
                 continue
-            for instruction in (self.method.instructions[n] for n in piece.instructions):
+            for instruction in (self.method.instructions[m] for m in piece.instructions):
                 if isinstance(instruction, DelegateCall):
-                    graphs.append(self.graphs[instruction.delegate])
-                    delegates.append(self.method.delegates[instruction.delegate])
-                    instruction = replace(instruction, delegate=len(graphs) - 1)
+                    number = instruction.delegate
+                    if number not in kept:
+                        kept[number] = len(graphs)
+                        graphs.append(self.graphs[number])
+                        delegates.append(self.method.delegates[number])
+                    instruction = replace(instruction, delegate=kept[number])
                 instructions.append(instruction)
         method = replace(self.method, instructions=self._aimed(instructions, starts), delegates=tuple(delegates))
         return method, dict(enumerate(graphs))
@@ -298,8 +309,10 @@ class _Method:
 
     def _aimed(self, instructions: Sequence[Instruction], starts: Mapping[int, int]) -> tuple[Instruction, ...]:
         """The new instructions with jumps to where their destinations are now; `starts` tells of the blocks."""
-        first = {block.start: starts.get(n, len(instructions)) for n, block in enumerate(self._blocks())}
-        first[len(self.method.instructions)] = len(instructions)
+        now = len(instructions)
+        first = {len(self.method.instructions): now}
+        for n, block in reversed([*enumerate(self._blocks())]):
+            first[block.start] = now = starts.get(n, now)  # of a block that is gone, where the next one is
         return tuple(
             replace(i, destination=first[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions
         )
