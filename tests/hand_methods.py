@@ -7,10 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from hightide.formats.instructions import Instruction
+from hightide.formats.instructions import Instruction, JumpFalseCall, KernelCall, MoveCall
 from hightide.formats.program_file import EValue, MethodFile, ProgramFile, TensorSpec
 from hightide.graph.blob import Blob
 from hightide.pte.program import Method, Program
+
+# Value 5 = x + x where value 1 is true, else -x: x is value 0, value 3 is 1 and value 6 false.
+BRANCHES = (
+    JumpFalseCall(1, 4),
+    KernelCall("aten::add.out", (0, 0, 3, 2, 2)),
+    MoveCall(2, 5),
+    JumpFalseCall(6, 6),
+    KernelCall("aten::neg.out", (0, 4, 4)),
+    MoveCall(4, 5),
+)
 
 
 def tensor(

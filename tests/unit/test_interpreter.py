@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_methods import method, tensor
+from hand_methods import BRANCHES, method, tensor
 
 from hightide.errors import InputError, ProgramError
 from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
@@ -29,12 +29,7 @@ def test_branches() -> None:
         values,
         [0, 1],
         [5],
-        JumpFalseCall(1, 4),
-        KernelCall("aten::add.out", (0, 0, 3, 2, 2)),
-        MoveCall(2, 5),
-        JumpFalseCall(6, 6),
-        KernelCall("aten::neg.out", (0, 4, 4)),
-        MoveCall(4, 5),
+        *BRANCHES,
     )
     assert forward([1.0, 2.0], True)[0].tolist() == [2, 4]
     assert forward([1.0, 2.0, 3.0], False)[0].tolist() == [-1, -2, -3]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_methods import method, tensor
+from hand_methods import BRANCHES, method, tensor
 
 from hightide.errors import InputError
 from hightide.formats.instructions import DelegateCall, FreeCall, Instruction, JumpFalseCall, KernelCall, MoveCall
@@ -203,12 +203,7 @@ def test_branches_have_regions_of_their_own() -> None:
         values,
         [0, 1],
         [7],
-        JumpFalseCall(1, 4),
-        KernelCall("aten::add.out", (0, 0, 3, 2, 2)),
-        MoveCall(2, 5),
-        JumpFalseCall(6, 6),
-        KernelCall("aten::neg.out", (0, 4, 4)),
-        MoveCall(4, 5),
+        *BRANCHES,
         KernelCall("aten::exp.out", (5, 7, 7)),
         given=[[x, True], [x, False]],
     )
