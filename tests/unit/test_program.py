@@ -117,7 +117,7 @@ def test_missing_kernels_and_backends_are_refused_at_load() -> None:
     assert str(error.value) == (
         "portable.pte needs 2 ops and one backend that hightide does not support: "
         "aten::nothing.out (forward, instructions 0 and 3), a::b (forward, instruction 2), "
-        "the backend XnnpackBackend (forward, delegate 0)"
+        "the backend XnnpackBackend (forward, delegate 0); export it with VulkanPartitioner, or without a partitioner"
     )
 
 

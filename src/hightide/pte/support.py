@@ -30,7 +30,8 @@ def refusal(file: ProgramFile, delegates: Delegates, on_gpu: bool) -> str | None
     listed = [f"{name} ({_places(where)})" for name, where in ops.items()]
     listed += [f"the backend {name} ({_places(where)})" for name, where in backends.items()]
     needs = " and ".join(filter(None, counts))
-    return f"{file.path.name} needs {needs} that hightide does not support: {', '.join(listed)}"
+    advice = "; export it with VulkanPartitioner, or without a partitioner" if backends else ""
+    return f"{file.path.name} needs {needs} that hightide does not support: {', '.join(listed)}{advice}"
 
 
 def _unsupported_ops(file: ProgramFile, delegates: Delegates, on_gpu: bool) -> Iterator[tuple[str, str, int]]:
