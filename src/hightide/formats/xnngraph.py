@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import isfinite, isnan, prod
 from typing import TypeAlias
 
 from hightide.errors import ProgramError
@@ -266,7 +266,11 @@ def _read_node(index: int, table: FlatTable, numbers: Mapping[int, int]) -> XnnN
                 ids[field.removesuffix("_id")] = numbers[number]
         elif field not in FLOATS and field not in LISTS:
             integers[field] = union.integer(field, Uint32)
-    limits = table.table("output_min_max", OUTPUT_RANGE)
+    limited, limits = table.table("output_min_max", OUTPUT_RANGE), None
+    if limited is not None:
+        limits = limited.single("output_min"), limited.single("output_max")
+        if isnan(limits[0]) or isnan(limits[1]):
+            raise ProgramError(f"{limited.place}: a limit is not a number")
     return XnnNode(
         index,
         kind,
@@ -274,5 +278,5 @@ def _read_node(index: int, table: FlatTable, numbers: Mapping[int, int]) -> XnnN
         integers,
         {field: union.single(field) for field in union.fields if field in FLOATS},
         {field: union.integers(field, Uint32) for field in union.fields if field in LISTS},
-        None if limits is None else (limits.single("output_min"), limits.single("output_max")),
+        limits,
     )

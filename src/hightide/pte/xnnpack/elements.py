@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hightide.errors import ProgramError, UnsupportedError
+from hightide.errors import ProgramError
 from hightide.formats.xnngraph import XnnNode
 from hightide.graph.values import TensorValue
 from hightide.pte.xnnpack.tensors import Order, Tensors
@@ -150,7 +150,9 @@ def pad(t: Tensors, node: XnnNode) -> None:
     at = [x.order.index(dim) for dim in reversed(range(len(x.order)))]  # the tensor's last dim first
     pads = tuple(pad for dim in at for pad in (before[dim], after[dim]))
     out = t.result(node, x.order)
-    t.moved(node, t.call("aten.constant_pad_nd.default", x.tensor, pads, node.floats["padding_value"], out=out), x.order)
+    t.moved(
+        node, t.call("aten.constant_pad_nd.default", x.tensor, pads, node.floats["padding_value"], out=out), x.order
+    )
 
 
 def concatenate(t: Tensors, node: XnnNode) -> None:
@@ -161,10 +163,6 @@ def concatenate(t: Tensors, node: XnnNode) -> None:
         raise ProgramError(f"{node}: its inputs have no common dim {axis}")
     parts = [t.ordered(id, order) for id in ids]
     t.moved(node, t.call("aten.cat.default", parts, order[axis], out=t.result(node, order)), order, names)
-
-
-def refuse(t: Tensors, node: XnnNode) -> None:
-    raise UnsupportedError("it is not supported")
 
 
 ELEMENTS: dict[str, Translate] = {

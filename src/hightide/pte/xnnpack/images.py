@@ -18,13 +18,13 @@ CHANNELS_FIRST = (0, 3, 1, 2)  # a permutation of NHWC
 
 
 def convolution(t: Tensors, node: XnnNode) -> None:
-    _check(t, node, "input1")
+    _check(t, node)
     numbers = node.numbers
     transposed = node.kind == "ConvTranspose2d"
     groups = numbers["groups"]
     weight = _filter(t, node, groups)
     bias = t.plain(node.ids["bias"]) if "bias" in node.ids else None
-    x = _image(t, node)
+    x = rows_of(t, node, NHWC)  # as NCHW
     padding = _padding(node)
     if padding is None:
         if transposed:
@@ -51,8 +51,8 @@ def convolution(t: Tensors, node: XnnNode) -> None:
 def _filter(t: Tensors, node: XnnNode, groups: int) -> TensorValue:
     """The weight as torch has it: [O, I / groups, H, W], of a transposed convolution [I, O / groups, H, W]."""
     id, dims = t.id(node, "filter"), t.value(node, "filter").dims
-    if len(dims) != 4:
-        raise ProgramError(f"{node}: a filter of {list(dims)} has not 4 dims")
+    if len(dims) != 4 or not all(dims):
+        raise ProgramError(f"{node}: {list(dims)} are not the dims of a filter")
     first, height, width, last = dims
     if node.kind == "DepthwiseConv2d":  # [1, H, W, O]
         return t.constant(id, (last, first, height, width), lambda a: np.transpose(a, (3, 0, 1, 2)))
@@ -68,18 +68,8 @@ def _filter(t: Tensors, node: XnnNode, groups: int) -> TensorValue:
     return t.constant(id, (groups * last, first // groups, height, width), arrange)
 
 
-def _image(t: Tensors, node: XnnNode) -> TensorValue:
-    """The input as NCHW."""
-    id = t.id(node, "input1")
-    if id not in t.dynamic:
-        return t.ordered(id, NHWC)
-    x = rows_of(t, node)
-    dims = tuple(x.dims[dim] for dim in CHANNELS_FIRST)
-    return t.call("aten.permute_copy.default", x, CHANNELS_FIRST, out=t.tensor(dims))  # type: ignore[no-any-return]
-
-
 def max_pool(t: Tensors, node: XnnNode) -> None:
-    _check(t, node, "input")
+    _check(t, node)
     x, padding, numbers = t.ordered(t.id(node, "input"), NHWC), _padding(node), node.numbers
     if padding is None:
         x, padding = _padded(t, node, x, -inf), (0, 0)
@@ -89,7 +79,7 @@ def max_pool(t: Tensors, node: XnnNode) -> None:
 
 
 def average_pool(t: Tensors, node: XnnNode) -> None:
-    _check(t, node, "input")
+    _check(t, node)
     padding = _padding(node)
     if padding is None:
         raise UnsupportedError("an average over windows with more padding on one side is not supported")
@@ -99,7 +89,7 @@ def average_pool(t: Tensors, node: XnnNode) -> None:
 
 
 def global_average(t: Tensors, node: XnnNode) -> None:
-    _check(t, node, "input", output=False)
+    _check(t, node, output=False)
     keeps = len(t.value(node, "output").dims) == 4
     order = NHWC if keeps else None
     x = t.ordered(t.id(node, "input"), NHWC)
@@ -107,7 +97,7 @@ def global_average(t: Tensors, node: XnnNode) -> None:
 
 
 def resize(t: Tensors, node: XnnNode) -> None:
-    _check(t, node, "input")
+    _check(t, node)
     size = node.numbers["new_height"], node.numbers["new_width"]
     x = t.ordered(t.id(node, "input"), NHWC)
     corners = bool(node.numbers["flags"] & ALIGN_CORNERS)
@@ -115,9 +105,10 @@ def resize(t: Tensors, node: XnnNode) -> None:
     t.give(node, t.call("aten.upsample_bilinear2d.vec", x, size, corners, None, out=out), NHWC)
 
 
-def _check(t: Tensors, node: XnnNode, name: str, output: bool = True) -> None:
-    for dims in (t.value(node, name).dims, *((t.value(node, "output").dims,) if output else ())):
-        if len(dims) != 4:
+def _check(t: Tensors, node: XnnNode, output: bool = True) -> None:
+    for name in ("input", "output") if "input" in node.ids else ("output",):
+        dims = t.value(node, name).dims
+        if len(dims) != 4 and (output or name == "input"):
             raise ProgramError(f"{node}: {list(dims)} are not the dims of images")
     if node.numbers["flags"] & TENSORFLOW:
         raise UnsupportedError("TensorFlow's padding and legacy modes are not supported")
@@ -142,7 +133,7 @@ def _padded(t: Tensors, node: XnnNode, x: TensorValue, value: float) -> TensorVa
     pads = tuple(node.numbers[f"padding_{side}"] for side in ("left", "right", "top", "bottom"))
     left, right, top, bottom = pads
     out = t.tensor((*x.dims[:2], x.dims[2] + top + bottom, x.dims[3] + left + right), x.dtype)
-    return t.call("aten.constant_pad_nd.default", x, pads, value, out=out)  # type: ignore[no-any-return]
+    return t.call("aten.constant_pad_nd.default", x, pads, value, out=out)
 
 
 IMAGES: dict[str, Translate] = {

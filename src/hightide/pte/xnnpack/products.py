@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
@@ -9,7 +11,7 @@ from hightide.formats.xnngraph import PerChannel, PerGroup, PerTensor, PerToken,
 from hightide.graph.blob import Blob, Zeros
 from hightide.graph.values import TensorValue
 from hightide.pte.xnnpack.elements import Translate
-from hightide.pte.xnnpack.tensors import Tensors
+from hightide.pte.xnnpack.tensors import Order, Tensors, dims_in
 from hightide.pte.xnnpack.weights import NIBBLES, check_constant, row_scales
 
 TRANSPOSED, TRANSPOSED_A = 1, 2  # flags: the second operand is [K, N], or of a product [N, K]; the first is [K, M]
@@ -44,11 +46,11 @@ def _linear_4bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
     id, out = t.id(node, "input1"), t.result(node)
     if id not in t.dynamic:
         x = t.plain(id)
-        return t.call("et_vk.linear_q4gsw.default", x, codes, scales, group, bias, out=out)  # type: ignore[no-any-return]
+        return t.call("et_vk.linear_q4gsw.default", x, codes, scales, group, bias, out=out)
     x, x_scales, zeros, _ = _row_scales(t, id)
     sums = t.tensor((1,), "int32", Zeros(4))  # for kernels of integers; there is none
     name = "et_vk.linear_dq8ca_q4gsw.default"
-    return t.call(name, x, x_scales, zeros, codes, sums, scales, group, bias, out=out)  # type: ignore[no-any-return]
+    return t.call(name, x, x_scales, zeros, codes, sums, scales, group, bias, out=out)
 
 
 def _linear_8bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
@@ -64,34 +66,38 @@ def _linear_8bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
     out = t.call("aten._weight_int8pack_mm.default", rows_of(t, node), codes, scales, out=t.result(node))
     if "bias" in node.ids:
         out = t.call("aten.add.Tensor", out, t.plain(node.ids["bias"]), out=t.result(node))
-    return out  # type: ignore[no-any-return]
+    return out
 
 
-def rows_of(t: Tensors, node: XnnNode) -> TensorValue:
+def rows_of(t: Tensors, node: XnnNode, order: Order | None = None) -> TensorValue:
     """The input of a product; one that is rounded when the graph runs as the floats that its codes stand for."""
     id = t.id(node, "input1")
     if id not in t.dynamic:
-        return t.plain(id)
-    x, scales, zeros, block = _row_scales(t, id)
+        return t.plain(id) if order is None else t.ordered(id, order)
+    x, scales, zeros, block = _row_scales(t, id, order)
     codes, rounded = t.tensor(x.dims, "int8"), t.tensor(x.dims)
     t.call("torchao.quantize_affine.default", x, block, scales, zeros, None, *map(float, CODES), out=codes)
     t.call("torchao.dequantize_affine.default", codes, block, scales, zeros, None, *map(float, CODES), out=rounded)
-    dims = t.graph.values[id].dims
+    source = t.graph.values[t.dynamic[id]].dims
+    dims = source if order is None else dims_in(source, order)
     if dims == rounded.dims:
         return rounded
-    return t.call("aten.view_copy.default", rounded, (-1, *dims[1:]), out=t.tensor(dims))  # type: ignore[no-any-return]
+    return t.call("aten.view_copy.default", rounded, (-1, *dims[1:]), out=t.tensor(dims))
 
 
-def _row_scales(t: Tensors, id: int) -> tuple[TensorValue, TensorValue, TensorValue, tuple[int, ...]]:
-    """What is to be rounded, with the rows' scales and zero points, and the dims of a row."""
-    scaling, dims = t.graph.values[id].scaling, t.graph.values[id].dims
-    x = t.plain(t.dynamic[id])
-    if not isinstance(scaling, PerToken) or not 1 <= scaling.dims <= len(dims):
-        raise UnsupportedError("codes without a scale per row are not supported")
+def _row_scales(
+    t: Tensors, id: int, order: Order | None = None
+) -> tuple[TensorValue, TensorValue, TensorValue, tuple[int, ...]]:
+    """What is to be rounded, with the rows' scales and zero points, and the dims of a row.
+
+    The dims of the codes themselves are not told: the exporter writes NCHW ones where they are NHWC.
+    """
+    scaling, source = t.graph.values[id].scaling, t.dynamic[id]
+    x = t.plain(source) if order is None else t.ordered(source, order)
+    if not isinstance(scaling, PerToken) or scaling.dims not in (1, len(x.dims) - 1) or (order and scaling.dims == 1):
+        raise UnsupportedError("codes whose scales are neither of rows nor of images are not supported")
     if scaling.dims > 1:
-        if scaling.dims != len(dims) - 1:
-            raise UnsupportedError(f"scales for blocks of {scaling.dims} of {len(dims)} dims are not supported")
-        flat = t.tensor((dims[0], int(np.prod(dims[1:], dtype=np.int64))))
+        flat = t.tensor((x.dims[0], prod(x.dims[1:])))
         x = t.call("aten.view_copy.default", x, (-1, flat.dims[1]), out=flat)
     block = (*(1 for _ in x.dims[1:]), x.dims[-1])
     scales, zeros = t.tensor(x.dims[:-1]), t.tensor(x.dims[:-1], "int8")
@@ -115,7 +121,7 @@ def matrix_product(t: Tensors, node: XnnNode) -> None:
         return
     if x.dims[:-2] != y.dims[:-2]:
         raise UnsupportedError(f"a product of {list(x.dims)} and {list(y.dims)} is not supported")
-    batches = int(np.prod(x.dims[:-2], dtype=np.int64))
+    batches = prod(x.dims[:-2])
     out = t.tensor((batches, x.dims[-2], y.dims[-1]), x.dtype)
     t.call("aten.bmm.default", _stacked(t, x), _stacked(t, y), out=out)
     sizes = [*(t.size_of(x, dim) for dim in range(rank - 1)), t.size_of(y, rank - 1)]
@@ -125,9 +131,9 @@ def matrix_product(t: Tensors, node: XnnNode) -> None:
 def _stacked(t: Tensors, x: TensorValue) -> TensorValue:
     """[..., M, K] as [batches, M, K]"""
     rank = len(x.dims)
-    out = t.tensor((int(np.prod(x.dims[:-2], dtype=np.int64)), *x.dims[-2:]), x.dtype)
+    out = t.tensor((prod(x.dims[:-2]), *x.dims[-2:]), x.dtype)
     sizes = [-1, t.size_of(x, rank - 2), t.size_of(x, rank - 1)]
-    return t.call("aten.view_copy.default", x, sizes, out=out)  # type: ignore[no-any-return]
+    return t.call("aten.view_copy.default", x, sizes, out=out)
 
 
 PRODUCTS: dict[str, Translate] = {"FullyConnected": fully_connected, "BatchMatrixMultiply": matrix_product}

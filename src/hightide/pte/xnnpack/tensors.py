@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isnan
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, Te
 from hightide.pte.xnnpack.weights import Arrange, check_constant, constant_blob, float_type
 
 Order = tuple[int, ...]
+Made = TypeVar("Made", bound=Value | list[TensorValue])
 NHWC: Order = (0, 2, 3, 1)  # a value [N, H, W, C] held as a tensor [N, C, H, W]
 LIMITS = {"qint8": (-128, 127, "int8"), "quint8": (0, 255, "uint8")}  # of codes that a node may give
 
@@ -49,7 +50,7 @@ class Tensors:
         self.values.append(value)
         return value
 
-    def call(self, name: str, *args: Any, out: Value | Sequence[Value]) -> Any:
+    def call(self, name: str, *args: Any, out: Made) -> Made:
         """Adds a call and gives `out`; arguments are values, lists of tensors, or literals."""
         ids = tuple(self._argument(arg) for arg in (*args, out))
         self.calls.append(FileCall(len(self.calls), name, ids))
@@ -83,13 +84,15 @@ class Tensors:
         return self.graph.values[self.id(node, name)]
 
     def hold(self, id: int, tensor: TensorValue, order: Order | None = None) -> None:
-        if id in self._held:
-            raise ProgramError(f"value {id} is computed twice")
+        if id in self._held or self.graph.values[id].constant is not None:
+            raise ProgramError(f"value {id} is there already, and is computed")
         self._held[id] = Held(tensor, order or plain_order(tensor))
 
     def held(self, id: int) -> Held:
         if id not in self._held:
             value = self.graph.values[id]
+            if id in self.dynamic:
+                raise UnsupportedError("codes with a scale per row are for linears and convolutions only")
             if value.constant is None:
                 raise ProgramError(f"value {id} is read before it is computed")
             order = tuple(range(len(value.dims)))
@@ -157,8 +160,6 @@ class Tensors:
 
     def clamp(self, node: XnnNode, x: TensorValue) -> TensorValue:
         low, high = node.limits or (-inf, inf)
-        if isnan(low) or isnan(high):
-            raise ProgramError(f"{node} clamps to {low} and {high}")
         if (low, high) == (-inf, inf):
             return x
         out = self.tensor(x.dims, x.dtype)

@@ -1,4 +1,4 @@
-"""Constants of an XNNPACK graph as hightide's ops take them: in floats, in another order, computed when they are read."""
+"""Constants of an XNNPACK graph as hightide's ops take them: floats, in another order, computed when they are read."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def row_scales(value: XnnValue) -> AnyBlob:
 
 def check_constant(value: XnnValue) -> None:
     """Refuse codes whose scales hightide cannot read."""
+    if value.datatype not in FLOATS and value.datatype not in CODES and value.datatype not in NIBBLES:
+        raise UnsupportedError(f"a constant of {value.datatype} is not supported")
     fits = {
         "qint8": PerTensor,
         "quint8": PerTensor,
@@ -82,8 +84,9 @@ def _floats(value: XnnValue) -> np.ndarray:
     if value.datatype in FLOATS:
         return np.frombuffer(data, FLOATS[value.datatype]).reshape(dims)
     if value.datatype in NIBBLES:
-        packed = np.frombuffer(data, np.uint8).reshape(dims[0], -1)
-        codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(dims[0], -1)[:, : dims[1]].astype(np.float32) - 8
+        packed = np.frombuffer(data, np.uint8).reshape(dims[0], -(-dims[1] // 2))
+        nibbles = np.stack([packed & 15, packed >> 4], axis=-1).reshape(dims[0], 2 * packed.shape[1])
+        codes = nibbles[:, : dims[1]].astype(np.float32) - 8
     else:
         codes = np.frombuffer(data, CODES[value.datatype]).reshape(dims)
     match scaling:
@@ -94,7 +97,7 @@ def _floats(value: XnnValue) -> np.ndarray:
             along = scales.reshape([-1 if n == scaling.axis else 1 for n in range(len(dims))])
             return (codes * along.astype(np.float64)).astype(np.float32)
         case PerGroup():
-            groups = _bfloats(scaling.scales).reshape(dims[0], -1)
+            groups = _bfloats(scaling.scales).reshape(dims[0], dims[1] // scaling.group)
             return np.asarray(codes * np.repeat(groups, scaling.group, axis=1), np.float32)
         case _:
             raise UnsupportedError(f"a constant of {value.datatype} without scales is not supported")
