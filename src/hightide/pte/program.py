@@ -345,6 +345,9 @@ def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
         bound = with_states_stored(bind_graph(graph))
         for call in calls_of(method, delegate):
             _check_passed(graph, len(call.args))
+        if _only_call(method) and len(graph.inputs) != len(method.inputs):
+            takes = f"{counted(len(graph.inputs), 'input')}, but the method has {len(method.inputs)}"
+            raise UnsupportedError(f"it takes {takes}, which are passed to it")
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)

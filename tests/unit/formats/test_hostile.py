@@ -21,6 +21,7 @@ from hightide.formats.pte import read_program
 from hightide.formats.vkgraph import read_graph
 from hightide.graph.blob import Blob
 from hightide.graph.values import TensorValue
+from hightide.pte.delegates import DELEGATE_IDS, calls_of, read_delegate
 
 FILES = (
     "ops/rms_norm__width_1.pte",
