@@ -13,11 +13,12 @@ transforms and quantisation: `builder.model`, run eagerly in float32, its KV cac
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
 MODULES, MODELS and XNN_MODULES (see the files of these names) are torch modules through `VulkanPartitioner`, the last
 through `XnnpackPartitioner`; their goldens are the eager module's, its buffers kept across steps. One with `int8` is
-quantised through PT2E first, one with `int4` by torchao, and its golden is the quantised module's. Vulkan's leaves convolutions of a batch other than 1 outside: `any_batch` lifts that.
+quantised through PT2E first, one with `int4` by torchao, and its golden is the quantised module's. Vulkan's leaves
+convolutions of a batch other than 1 outside: `any_batch` lifts that.
 
-`--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32),
-runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the output's
-largest value, to `programs.json`; one for XNNPACK runs there as it is. Not for 8da4w (its activations are quantised too), int8 and fp16.
+`--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32; one for
+XNNPACK stays as it is), runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the
+output's largest value, to `programs.json`. Not for 8da4w (its activations are quantised too), int8 and fp16 Llamas.
 
 What the exporter cannot do: S = max_seq_length (the largest S is one less); a static S other than 1;
 `-d fp16` (its Vulkan path asserts fp32; `--vulkan-force-fp16` is the way, and keeps the program's output in

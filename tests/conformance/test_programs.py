@@ -26,9 +26,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its deleg
 
 # Errors are relative to the range of what is expected, over all steps of a schedule. Five programs are special:
 # llama_fp16 rounds every result to halves (2**-11 each, over two layers), which neither judge does; llama_8da4w,
-# cnn_int8, xnn_int8 and xnn_int4 round activations to 8 bits: where a value is halfway, the last bit of a float32 decides about 1/255 of
-# its range. That is rare, so most of their steps must be as near as those of the others. The quotients are those of
-# eager, bit for bit (test_quotients.py): it is the values before they are rounded that differ in their last bits.
+# cnn_int8, xnn_int8 and xnn_int4 round activations to 8 bits: where a value is halfway, the last bit of a float32
+# decides about 1/255 of its range. That is rare, so most of their steps must be as near as those of the others. The
+# quotients are those of eager, bit for bit (test_quotients.py): it is the values before they are rounded that differ in
+# their last bits.
 HALVES = {"llama_fp16": 1e-3}
 ROUNDED = {"llama_8da4w": 1e-2, "cnn_int8": 1e-2, "xnn_int8": 1e-2, "xnn_int4": 1e-2}
 LLAMAS = [name for name, entry in INDEX.items() if "vocab" in entry]

@@ -195,7 +195,7 @@ def test_dims_are_moved_once() -> None:
 
 
 def test_real_images_are_moved_once_per_delegate() -> None:
-    """xnn_images has 9 transposes, and none of them is left."""
+    """xnn_images has 7 transposes, and none of them is left."""
     file = read_program(PROGRAMS / "xnn_images.pte")
     method = file.methods["forward"]
     for number in range(len(method.delegates)):

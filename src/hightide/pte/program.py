@@ -127,7 +127,8 @@ class Program(Closing):
     def single_graph(self, name: str) -> Graph | None:
         """The graph of a method that is one delegate call of its inputs and outputs, in order."""
         call = _only_call(self.file.methods[name])
-        return None if call is None else self.delegate_graph(name, call.delegate)
+        graph = None if call is None else self.delegate_graph(name, call.delegate)
+        return graph if graph and len(graph.inputs) == len(self.methods[name].inputs) else None
 
     def delegate_graph(self, name: str, delegate: int) -> Graph:
         """The graph of one delegate that a method calls, as the file has it."""
@@ -345,9 +346,6 @@ def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
         bound = with_states_stored(bind_graph(graph))
         for call in calls_of(method, delegate):
             _check_passed(graph, len(call.args))
-        if _only_call(method) and len(graph.inputs) != len(method.inputs):
-            takes = f"{counted(len(graph.inputs), 'input')}, but the method has {len(method.inputs)}"
-            raise UnsupportedError(f"it takes {takes}, which are passed to it")
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
@@ -392,7 +390,9 @@ def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
 
 
 def _direct(session: Session, info: MethodInfo) -> Session | None:
-    """The session that is the whole method, if its outputs have the dims that the method declares."""
+    """The session that is the whole method, if its outputs are those that the method declares, and have their dims."""
+    if len(session.graph.inputs) != len(info.inputs):  # a damaged file: what it says of a delegate is an output of it
+        return None
     values = (session.graph.values[id] for id in session.graph.outputs)
     given = [value.dims if isinstance(value, TensorValue) else () for value in values]
     reshaped = any(differ_by_ones(dims, spec.dims) for dims, spec in zip(given, info.outputs, strict=True))
