@@ -17,10 +17,10 @@ from hightide.formats.pte import read_program
 from hightide.formats.xnngraph import (
     INPUT,
     OUTPUT,
-    PerChannel,
-    PerGroup,
-    PerTensor,
-    PerToken,
+    ChannelScales,
+    GroupScales,
+    RowScales,
+    TensorScale,
     XnnGraph,
     XnnNode,
     XnnValue,
@@ -119,7 +119,7 @@ def test_a_linear_with_transposed_weights() -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_linear_of_8_bits(transposed: bool) -> None:
     codes, scales = RNG.integers(-127, 128, (4, 5)).astype(np.int8), np.abs(floats(4))
-    stored = constant(codes.T if transposed else codes, "qcint8", PerChannel(blob(scales), int(transposed)))
+    stored = constant(codes.T if transposed else codes, "qcint8", ChannelScales(blob(scales), int(transposed)))
     linear = node("FullyConnected", {"input1": 0, "output": 1, "filter": 2}, flags=int(transposed))
     compare(graph_of((3, 5), (3, 4), [stored], linear), X, X @ (codes * scales[:, None]).T)
 
@@ -129,12 +129,12 @@ def test_linears_of_4_bits_stay_so() -> None:
     packed = ((codes[:, ::2] + 8) | ((codes[:, 1::2] + 8) << 4)).astype(np.uint8)
     scales = (np.abs(floats(6, 2)).view(np.uint32) >> 16).astype(np.uint16)
     exact = (scales.astype(np.uint32) << 16).view(np.float32)
-    weight = constant(packed, "qbint4", PerGroup(blob(scales), 32), (6, 64))
+    weight = constant(packed, "qbint4", GroupScales(blob(scales), 32), (6, 64))
     linear = node("FullyConnected", {"input1": 0, "output": 1, "filter": 2})
     graph, x = graph_of((3, 64), (3, 6), [weight], linear), floats(3, 64)
     compare(graph, x, x @ (codes * np.repeat(exact, 32, axis=1)).T)
     assert [call.name for call in translate(graph).calls] == ["et_vk.linear_q4gsw.default"]
-    odd = constant(packed[:, :3], "qcint4", PerChannel(blob(exact[:, 0]), 0), (6, 5))
+    odd = constant(packed[:, :3], "qcint4", ChannelScales(blob(exact[:, 0]), 0), (6, 5))
     compare(graph_of((3, 5), (3, 6), [odd], linear), X, X @ (codes[:, :5] * exact[:, :1]).T)
 
 
@@ -219,7 +219,7 @@ def test_an_output_is_a_tensor_of_its_own() -> None:
 
 
 def test_codes_are_rounded_between_nodes() -> None:
-    grid = PerTensor(0.25, 3)
+    grid = TensorScale(0.25, 3)
     graph = graph_of(
         (3, 5),
         (3, 5),
@@ -234,7 +234,7 @@ def test_codes_are_rounded_between_nodes() -> None:
 
 
 LINEAR, TWICE = {"input1": 0, "filter": 2, "output": 1}, {"input1": 0, "input2": 0, "output": 1}
-ROWS = between(3, 5, datatype="qdint8", scaling=PerToken(1))
+ROWS = between(3, 5, datatype="qdint8", scaling=RowScales(1))
 CONVERT = node("Convert", {"input": 0, "output": 2})
 TENSORFLOW = node("MaxPooling2d", ONE, **{**POOL, "flags": 4})
 

@@ -60,7 +60,7 @@ _HEADER = struct.Struct("<4s4sHIIIQ")
 
 
 @dataclass(frozen=True)
-class PerTensor:
+class TensorScale:
     """One scale and zero point."""
 
     scale: float
@@ -68,7 +68,7 @@ class PerTensor:
 
 
 @dataclass(frozen=True)
-class PerChannel:
+class ChannelScales:
     """A float32 scale for each place along `axis`."""
 
     scales: Blob
@@ -76,7 +76,7 @@ class PerChannel:
 
 
 @dataclass(frozen=True)
-class PerGroup:
+class GroupScales:
     """A bfloat16 scale for each `group` elements of a row: [rows, groups of a row]."""
 
     scales: Blob
@@ -84,13 +84,13 @@ class PerGroup:
 
 
 @dataclass(frozen=True)
-class PerToken:
+class RowScales:
     """Scales and zero points found when the graph runs, for each block of the last `dims` dims."""
 
     dims: int
 
 
-Scaling: TypeAlias = PerTensor | PerChannel | PerGroup | PerToken
+Scaling: TypeAlias = TensorScale | ChannelScales | GroupScales | RowScales
 
 
 @dataclass(frozen=True)
@@ -208,16 +208,16 @@ def _read_scaling(table: FlatTable, dims: Dims, constants: list[Blob]) -> Scalin
         scale = quant.single("scale")
         if not isfinite(scale) or scale <= 0:
             raise ProgramError(f"{place}: {scale} is no scale")
-        return PerTensor(scale, quant.integer("zero_point", Int32))
+        return TensorScale(scale, quant.integer("zero_point", Int32))
     if kind == "PerTokenDynamicQuant":
-        return PerToken(check_index(quant.integer("num_nonbatch_dims", Int32), len(dims) + 1, "dim", place))
+        return RowScales(check_index(quant.integer("num_nonbatch_dims", Int32), len(dims) + 1, "dim", place))
     axis = check_index(quant.integer("channel_dim", Int32), len(dims), "dim", place)
     if kind == "PerChannelQuant":
-        return PerChannel(_read_scales(quant, dims[axis], 4, constants), axis)
+        return ChannelScales(_read_scales(quant, dims[axis], 4, constants), axis)
     group = quant.integer("group_size", Int32)
     if group < 1 or len(dims) != 2 or axis != 0 or dims[1] % group:
         raise ProgramError(f"{place}: {list(dims)} cannot be cut into groups of {group} along its rows")
-    return PerGroup(_read_scales(quant, dims[0] * (dims[1] // group), 2, constants), group)
+    return GroupScales(_read_scales(quant, dims[0] * (dims[1] // group), 2, constants), group)
 
 
 def _read_scales(quant: FlatTable, count: int, width: int, constants: list[Blob]) -> Blob:

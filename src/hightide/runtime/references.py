@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -38,7 +39,10 @@ class References:
         op, ids = self.planner.ops[call.index], output_ids(self.graph, call)
         if call.index in self.planner.aliases.views:
             source = self.planner.aliases.views[call.index]
-            values[ids[0]] = self.argument(source, values).reshape(plan.dims[ids[0]])
+            array, dims = self.argument(source, values), plan.dims[ids[0]]
+            if array.size != math.prod(dims):  # at the max dims an op may give less than its file says
+                raise InputError(f"{call}: {array.size} elements cannot be viewed as {list(dims)}")
+            values[ids[0]] = array.reshape(dims)
             return
         given = {name: self.argument(id, values) for name, id in call.args.items()}
         try:

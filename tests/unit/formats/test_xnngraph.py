@@ -17,10 +17,10 @@ from hightide.formats.xnngraph import (
     DELEGATE_IDS,
     NAMED,
     NONE,
-    PerChannel,
-    PerGroup,
-    PerTensor,
-    PerToken,
+    ChannelScales,
+    GroupScales,
+    RowScales,
+    TensorScale,
     XnnGraph,
     read_xnn_graph,
 )
@@ -36,7 +36,7 @@ def test_reads_a_real_graph() -> None:
     assert kinds.count("FullyConnected") == 3 and kinds.count("Convert") >= 2
     weights = [value for value in graph.values if value.datatype == "qbint4"]
     assert sorted(value.dims for value in weights) == [(64, 96), (96, 64), (96, 64)]
-    assert all(isinstance(value.scaling, PerGroup) and value.scaling.group == 32 for value in weights)
+    assert all(isinstance(value.scaling, GroupScales) and value.scaling.group == 32 for value in weights)
     assert weights[0].constant in program.named_data.values()  # the blob of the file itself, not a copy
     assert graph.externals == 2
 
@@ -131,9 +131,9 @@ def test_reads_every_kind_of_scale() -> None:
         {"w": Blob(bytes(100), 4, 96)},
     )
     one, token, channel, group = (value.scaling for value in made.values)
-    assert one == PerTensor(0.5, -3) and token == PerToken(1)
-    assert isinstance(channel, PerChannel) and bytes(channel.scales.view()) == struct.pack("<3f", 1, 2, 4)
-    assert isinstance(group, PerGroup) and bytes(group.scales.view()) == bytes(range(12))
+    assert one == TensorScale(0.5, -3) and token == RowScales(1)
+    assert isinstance(channel, ChannelScales) and bytes(channel.scales.view()) == struct.pack("<3f", 1, 2, 4)
+    assert isinstance(group, GroupScales) and bytes(group.scales.view()) == bytes(range(12))
     assert [value.constant.length for value in made.values if value.constant] == [6, 96]
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.xnngraph import PerTensor, XnnGraph, XnnNode, XnnValue
+from hightide.formats.xnngraph import TensorScale, XnnGraph, XnnNode, XnnValue
 from hightide.graph.graph import FileCall
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.pte.xnnpack.weights import Arrange, check_constant, constant_blob, float_type
@@ -86,7 +86,12 @@ class Tensors:
     def hold(self, id: int, tensor: TensorValue, order: Order | None = None) -> None:
         if id in self._held or self.graph.values[id].constant is not None:
             raise ProgramError(f"value {id} is there already, and is computed")
-        self._held[id] = Held(tensor, order or plain_order(tensor))
+        order = order or tuple(range(len(tensor.dims)))
+        if not len(order) == len(tensor.dims) == len(self.graph.values[id].dims):
+            raise ProgramError(
+                f"value {id} is of rank {len(self.graph.values[id].dims)}, and is given {len(order)} dims"
+            )
+        self._held[id] = Held(tensor, order)
 
     def held(self, id: int) -> Held:
         if id not in self._held:
@@ -177,16 +182,12 @@ class Tensors:
 
     def _codes(self, what: str, value: XnnValue, x: TensorValue, out: TensorValue) -> TensorValue:
         scaling = value.scaling
-        if not isinstance(scaling, PerTensor):
+        if not isinstance(scaling, TensorScale):
             raise UnsupportedError(f"a computed {value.datatype} tensor without one scale is not supported")
         low, high, _ = LIMITS[value.datatype]
         name = f"quantized_decomposed.{what}_per_tensor.default"
         self.call(name, x, scaling.scale, scaling.zero, low, high, out=out)
         return out
-
-
-def plain_order(tensor: TensorValue) -> Order:
-    return tuple(range(len(tensor.dims)))
 
 
 def dims_in(dims: Dims, order: Order) -> Dims:

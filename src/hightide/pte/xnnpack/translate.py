@@ -9,9 +9,9 @@ from hightide.formats.program_file import EValue, TensorSpec
 from hightide.formats.xnngraph import INPUT, OUTPUT, XnnGraph, XnnValue
 from hightide.graph.graph import GraphFile
 from hightide.graph.values import Dims, TensorValue
-from hightide.pte.xnnpack.elements import ELEMENTS
-from hightide.pte.xnnpack.images import IMAGES
-from hightide.pte.xnnpack.products import PRODUCTS
+from hightide.pte.xnnpack.element_nodes import ELEMENTS
+from hightide.pte.xnnpack.image_nodes import IMAGES
+from hightide.pte.xnnpack.product_nodes import PRODUCTS
 from hightide.pte.xnnpack.tensors import LIMITS, Order, Tensors, dims_in
 from hightide.pte.xnnpack.weights import float_type
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from hightide.errors import UnsupportedError
-from hightide.formats.xnngraph import PerChannel, PerGroup, PerTensor, XnnValue
+from hightide.formats.xnngraph import ChannelScales, GroupScales, TensorScale, XnnValue
 from hightide.graph.blob import AnyBlob, Blob, Computed
 from hightide.graph.values import Dims
 
@@ -41,9 +41,9 @@ def constant_blob(value: XnnValue, dims: Dims, arrange: Arrange | None = None) -
 def row_scales(value: XnnValue) -> AnyBlob:
     """The float32 scales of a 4-bit weight [N, K], as [groups of a row, N]."""
     scaling, rows = value.scaling, value.dims[0]
-    if isinstance(scaling, PerChannel) and scaling.axis == 0:
+    if isinstance(scaling, ChannelScales) and scaling.axis == 0:
         return scaling.scales
-    if not isinstance(scaling, PerGroup):
+    if not isinstance(scaling, GroupScales):
         raise UnsupportedError("a 4-bit weight without a scale for each row or group is not supported")
     groups = value.dims[1] // scaling.group
 
@@ -58,13 +58,13 @@ def check_constant(value: XnnValue) -> None:
     if value.datatype not in FLOATS and value.datatype not in CODES and value.datatype not in NIBBLES:
         raise UnsupportedError(f"a constant of {value.datatype} is not supported")
     fits = {
-        "qint8": PerTensor,
-        "quint8": PerTensor,
-        "qint32": PerTensor,
-        "qcint8": PerChannel,
-        "qcint32": PerChannel,
-        "qcint4": PerChannel,
-        "qbint4": PerGroup,
+        "qint8": TensorScale,
+        "quint8": TensorScale,
+        "qint32": TensorScale,
+        "qcint8": ChannelScales,
+        "qcint32": ChannelScales,
+        "qcint4": ChannelScales,
+        "qbint4": GroupScales,
     }.get(value.datatype)
     if fits is not None and not isinstance(value.scaling, fits):
         raise UnsupportedError(f"a {value.datatype} tensor with {type(value.scaling).__name__} scales is not supported")
@@ -90,13 +90,13 @@ def _floats(value: XnnValue) -> np.ndarray:
     else:
         codes = np.frombuffer(data, CODES[value.datatype]).reshape(dims)
     match scaling:
-        case PerTensor():
+        case TensorScale():
             return ((codes - np.float64(scaling.zero)) * scaling.scale).astype(np.float32)
-        case PerChannel():
+        case ChannelScales():
             scales = np.frombuffer(scaling.scales.view(), np.float32)
             along = scales.reshape([-1 if n == scaling.axis else 1 for n in range(len(dims))])
             return (codes * along.astype(np.float64)).astype(np.float32)
-        case PerGroup():
+        case GroupScales():
             groups = _bfloats(scaling.scales).reshape(dims[0], dims[1] // scaling.group)
             return np.asarray(codes * np.repeat(groups, scaling.group, axis=1), np.float32)
         case _:
@@ -109,4 +109,4 @@ def _bfloats(blob: Blob) -> np.ndarray:
 
 
 def _scales(value: XnnValue) -> tuple[Blob, ...]:
-    return (value.scaling.scales,) if isinstance(value.scaling, PerChannel | PerGroup) else ()
+    return (value.scaling.scales,) if isinstance(value.scaling, ChannelScales | GroupScales) else ()

@@ -9,8 +9,8 @@ import numpy as np
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.xnngraph import XnnNode
 from hightide.graph.values import TensorValue
-from hightide.pte.xnnpack.elements import Translate
-from hightide.pte.xnnpack.products import rows_of
+from hightide.pte.xnnpack.element_nodes import Translate
+from hightide.pte.xnnpack.product_nodes import rows_of
 from hightide.pte.xnnpack.tensors import NHWC, Tensors
 
 TENSORFLOW, ALIGN_CORNERS = 4, 8  # flags: what padding or rounding TensorFlow would have chosen; corners stay corners

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
-from hightide.formats.xnngraph import PerChannel, PerGroup, PerTensor, PerToken, XnnNode, XnnValue
+from hightide.formats.xnngraph import ChannelScales, GroupScales, RowScales, TensorScale, XnnNode, XnnValue
 from hightide.graph.blob import Blob, Zeros
 from hightide.graph.values import TensorValue
-from hightide.pte.xnnpack.elements import Translate
+from hightide.pte.xnnpack.element_nodes import Translate
 from hightide.pte.xnnpack.tensors import Order, Tensors, dims_in
 from hightide.pte.xnnpack.weights import NIBBLES, check_constant, row_scales
 
@@ -39,7 +39,7 @@ def fully_connected(t: Tensors, node: XnnNode) -> None:
 
 def _linear_4bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
     rows, columns = weight.dims
-    group = weight.scaling.group if isinstance(weight.scaling, PerGroup) else columns
+    group = weight.scaling.group if isinstance(weight.scaling, GroupScales) else columns
     codes = t.tensor((rows, -(-columns // 2)), "uint8", weight.constant)
     scales = t.tensor((columns // max(group, 1), rows), "float32", row_scales(weight))
     bias = t.plain(node.ids["bias"]) if "bias" in node.ids else None
@@ -55,9 +55,9 @@ def _linear_4bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
 
 def _linear_8bit(t: Tensors, node: XnnNode, weight: XnnValue) -> TensorValue:
     rows, scaling = weight.dims[0], weight.scaling
-    if isinstance(scaling, PerChannel) and scaling.axis == 0:
+    if isinstance(scaling, ChannelScales) and scaling.axis == 0:
         stored = scaling.scales
-    elif isinstance(scaling, PerTensor) and scaling.zero == 0:
+    elif isinstance(scaling, TensorScale) and scaling.zero == 0:
         data = np.full(rows, scaling.scale, np.float32).tobytes()
         stored = Blob(data, 0, len(data))
     else:
@@ -94,7 +94,7 @@ def _row_scales(
     """
     scaling, source = t.graph.values[id].scaling, t.dynamic[id]
     x = t.plain(source) if order is None else t.ordered(source, order)
-    if not isinstance(scaling, PerToken) or scaling.dims not in (1, len(x.dims) - 1) or (order and scaling.dims == 1):
+    if not isinstance(scaling, RowScales) or scaling.dims not in (1, len(x.dims) - 1) or (order and scaling.dims == 1):
         raise UnsupportedError("codes whose scales are neither of rows nor of images are not supported")
     if scaling.dims > 1:
         flat = t.tensor((x.dims[0], prod(x.dims[1:])))
