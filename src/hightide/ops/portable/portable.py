@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
+from hightide.ops.portable import gradients
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -65,6 +67,26 @@ def _binary(function: Reference) -> Reference:
 VALUE_SIZED: dict[str, Reference] = {
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
+    "aten.repeat_interleave.Tensor": lambda repeats, output_size=None: np.repeat(np.arange(len(repeats)), repeats),
+}
+
+# ---- values that go where others say
+
+
+def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
+    """x, with the elements of `source`, one after the other, where the mask is set."""
+    result, where = (np.array(a) for a in np.broadcast_arrays(x, mask))
+    count = np.count_nonzero(where)
+    if count > source.size:
+        raise InputError(f"a mask of {count} places for a source of {source.size} elements")
+    result[where] = source.reshape(-1)[:count]
+    return result
+
+
+SCATTERED: dict[str, Reference] = {
+    "aten.masked_scatter.default": masked_scatter,
+    "aten.max_pool2d_with_indices_backward.default": gradients.max_pool2d,
+    "aten.convolution_backward.default": gradients.convolution,
 }
 
 # ---- numbers: what a method computes between delegates
@@ -85,5 +107,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **SCATTERED, **NUMBERS}.items():
     register(_name, _reference)

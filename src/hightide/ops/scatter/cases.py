@@ -87,4 +87,42 @@ CASES = [
         (In((5, 3), "int32", -9, 9), 0, In(("S", 3), "int32", 0, 4), In(("S", 3), "int32", -9, 9)),
         out="int32",
     ),
+    # joined
+    *(
+        Case(
+            f"scatter_reduce_{how}_{with_self}",
+            "aten.scatter_reduce.two",
+            (In(("B", 7)), 1, In(("B", "S"), "int32", 0, 6), In(("B", "S")), how, with_self),
+            tolerance=1e-5,
+        )
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for with_self in (False, True)
+    ),
+    *(
+        Case(
+            f"scatter_reduce_{how}_ints",
+            "aten.scatter_reduce.two",
+            (In((5, 3), "int32", -9, 9), 0, In(("S", 3), "int32", 0, 4), In(("S", 3), "int32", -9, 9), how, False),
+            out="int32",
+        )
+        for how in ("mean", "amax", "amin")
+    ),
+    Case(
+        "scatter_multiply",
+        "aten.scatter.reduce",
+        (In(("S", 12)), 1, In(("S", 5), "int32", 0, 11), In(("S", 7)), "multiply"),
+        tolerance=1e-5,
+    ),
+    Case(
+        "scatter_add_value",
+        "aten.scatter.value_reduce",
+        (In(("S", 11)), -1, In(("S", 3), "int32", 0, 10), 1.5, "add"),
+        tolerance=1e-5,
+    ),
+    Case(
+        "scatter_multiply_value",
+        "aten.scatter.value_reduce",
+        (In((7,), "int32", -9, 9), 0, In(("T",), "int32", 0, 6), -3, "multiply"),
+        out="int32",
+    ),
 ]

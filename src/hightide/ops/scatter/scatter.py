@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -53,14 +53,27 @@ class Values:
     point_strides: Dims
 
 
-def put(ctx: Context, x: Tensor, points: Points, values: Values, add: bool, out: Tensor) -> Iterator[Dispatch]:
-    """x with values at points; the last of those that share a place, or the sum of x and all of them."""
+@dataclass(frozen=True)
+class Join:
+    """How values at one place become one."""
+
+    how: str  # "sum", "prod", "mean", "amax" or "amin"
+    include_self: bool = True  # with what is there already
+
+
+SUM = Join("sum")
+JOINS = {name: getattr(np, f) for name, f in [("sum", "add"), ("prod", "multiply"), ("mean", "add")]}
+JOINS |= {"amax": np.maximum, "amin": np.minimum}  # in NumPy
+
+
+def put(ctx: Context, x: Tensor, points: Points, values: Values, join: Join | None, out: Tensor) -> Iterator[Dispatch]:
+    """x with values at points; the last of those that share a place, or all of them joined."""
     source = values.source
     kind = moved_kind(x, out)
     if isinstance(source, Tensor):
         moved_kind(source, out)
-    if add and kind == "u8":
-        raise UnsupportedError(f"adding {x.dtype} up by index has no kernel")
+    if join and kind == "u8":
+        raise UnsupportedError(f"joining {x.dtype} by index has no kernel")
     count = math.prod(points.dims)
     if kind != "u8" or not count:
         yield copy(x, out)
@@ -84,18 +97,22 @@ def put(ctx: Context, x: Tensor, points: Points, values: Values, add: bool, out:
     if kind == "u8":
         yield _put_bytes(x, out, points, values, given)
     else:
-        yield _put_words(out, points, values, kind if add else "word", given)
+        yield _put_words(out, points, values, kind, join, given)
 
 
-def _put_words(out: Tensor, points: Points, values: Values, moved_as: str, given: dict[str, Any]) -> Dispatch:
-    """Values put into out, or added to it in the type that they are moved as."""
+def _put_words(
+    out: Tensor, points: Points, values: Values, kind: str, join: Join | None, given: dict[str, Any]
+) -> Dispatch:
+    """Values put into out, or joined with it in their type."""
     others = [d for d in range(out.rank) if d not in points.named]
     strides, dims = strides_of(out.dims), tuple(out.dims[d] for d in others)
-    parts, add = math.prod(dims), moved_as != "word"
+    parts = math.prod(dims)
     if given["points"] * parts >= 2**32:  # more than values: they are broadcast
         raise UnsupportedError(f"{given['points']} places of {parts} elements are more than kernels count")
-    name = "scatter_add" if add else "scatter"
-    return kernel("scatter/put.wgsl", name, T=moved_as, ADD=add, VALUES="values" in given).over(
+    name = f"scatter_{join.how}" if join else "scatter"
+    constants = {"T": kind if join else "word", "JOIN": join.how if join else ""}
+    include = join is not None and join.include_self
+    return kernel("scatter/put.wgsl", name, VALUES="values" in given, INCLUDE=include, **constants).over(
         ceil_div(given["points"] * parts, 64),
         parts=parts,
         first=MAX_RANK - len(dims),
@@ -164,7 +181,7 @@ class IndexPut(Op):
             tuple(own.get(d, 0) for d in range(x.rank)),
             over[len(before) : len(named) - len(after)],
         )
-        return put(ctx, x, points, values, self.accumulate, out)
+        return put(ctx, x, points, values, SUM if self.accumulate else None, out)
 
     def _given(self) -> dict[int, Tensor]:
         """The index tensors by dim."""
@@ -184,7 +201,7 @@ class IndexPut(Op):
     def reference(
         x: np.ndarray, indices: tuple[np.ndarray | None, ...], values: np.ndarray, accumulate: bool
     ) -> np.ndarray:
-        return _assigned(x, every_dim(indices), values, accumulate)
+        return _assigned(x, every_dim(indices), values, SUM if accumulate else None)
 
 
 class Scattering(Op):
@@ -193,7 +210,11 @@ class Scattering(Op):
     x: Tensor
     dim: int
     index: Tensor
-    add: ClassVar[bool] = False
+
+    @property
+    def join(self) -> Join | None:
+        """How values at one place are joined; None: the last is taken."""
+        return None
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, dim = self.x, normalize_dim(self.dim, self.x.rank)
@@ -209,12 +230,11 @@ class Scattering(Op):
         strides = strides_of(to)
         own = tuple(0 if n == dim else strides[n] for n in range(len(to)))
         pick = Pick(self.index, strides_of(index), to[dim], strides[dim])
-        return put(ctx, self.x, Points(index, own, [pick], range(out.rank)), values, self.add, out)
+        return put(ctx, self.x, Points(index, own, [pick], range(out.rank)), values, self.join, out)
 
 
-@op("aten.scatter.src", family="scatter")
-class Scatter(Scattering):
-    """Elements of a tensor at their own places, but at `index` along `dim`; of several at one place the last."""
+class FromSource(Scattering):
+    """Elements of a tensor."""
 
     source: Tensor
 
@@ -228,24 +248,75 @@ class Scatter(Scattering):
         strides = strides_of(self.source.dims or (1,))
         return self.scatter(ctx, Values(self.source, (0,) * out.rank, strides), out)
 
-    @classmethod
-    def reference(cls, x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
-        if not index.size:
-            return x
-        part = np.atleast_1d(source)[tuple(slice(n) for n in np.atleast_1d(index).shape)]
-        return _scattered(x, dim, index, part, cls.add)
+
+@op("aten.scatter.src", family="scatter")
+class Scatter(FromSource):
+    """Elements of a tensor at their own places, but at `index` along `dim`; of several at one place the last."""
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
+        return _scattered(x, dim, index, source, None)
 
 
 @op("aten.scatter_add.default", family="scatter")
-class ScatterAdd(Scatter):
+class ScatterAdd(FromSource):
     """Elements of a tensor added at their own places, but at `index` along `dim`."""
 
-    add = True
+    @property
+    def join(self) -> Join:
+        return SUM
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
+        return _scattered(x, dim, index, source, SUM)
 
 
-@op("aten.scatter.value", family="scatter")
-class ScatterValue(Scattering):
-    """One number at `index` along `dim`."""
+@op("aten.scatter_reduce.two", family="scatter")
+class ScatterReduce(FromSource):
+    """Elements of a tensor joined at their own places, but at `index` along `dim`, with or without what is there."""
+
+    reduce: str
+    include_self: bool = True
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        _named_join(self.reduce)
+        return super().outputs(ctx)
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce, self.include_self)
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray, reduce: str, include_self: bool
+    ) -> np.ndarray:
+        return _scattered(x, dim, index, source, _named_join(reduce, include_self))
+
+
+@op("aten.scatter.reduce", family="scatter")
+class ScatterBy(FromSource):
+    """Elements of a tensor added ("add") or multiplied in at their own places, but at `index` along `dim`."""
+
+    reduce: str
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray, reduce: str) -> np.ndarray:
+        return _scattered(x, dim, index, source, _named_join(reduce))
+
+
+def _named_join(reduce: str, include_self: bool = True) -> Join:
+    name = {"add": "sum", "multiply": "prod"}.get(reduce, reduce)
+    if name not in JOINS:
+        raise InputError(f"values cannot be joined by {reduce!r}, only by {', '.join(JOINS)}")
+    return Join(name, include_self)
+
+
+class OfValue(Scattering):
+    """One number."""
 
     value: float | Int
 
@@ -254,20 +325,59 @@ class ScatterValue(Scattering):
         dims = self.index.dims or (1,)
         return self.scatter(ctx, Values(value, (0,) * out.rank, (0,) * len(dims)), out)
 
+
+@op("aten.scatter.value", family="scatter")
+class ScatterValue(OfValue):
+    """One number at `index` along `dim`."""
+
     @staticmethod
     def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float) -> np.ndarray:
-        return _scattered(x, dim, index, value, False) if index.size else x
+        return _scattered(x, dim, index, np.broadcast_to(value, index.shape), None)
 
 
-def _scattered(x: np.ndarray, dim: int, index: np.ndarray, values: Any, add: bool) -> np.ndarray:
+@op("aten.scatter.value_reduce", family="scatter")
+class ScatterValueBy(OfValue):
+    """One number added ("add") or multiplied in at `index` along `dim`."""
+
+    reduce: str
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float, reduce: str) -> np.ndarray:
+        return _scattered(x, dim, index, np.broadcast_to(value, index.shape), _named_join(reduce))
+
+
+def _scattered(x: np.ndarray, dim: int, index: np.ndarray, values: np.ndarray, join: Join | None) -> np.ndarray:
+    if not index.size:
+        return x
+    part = np.atleast_1d(values)[tuple(slice(n) for n in np.atleast_1d(index).shape)]
     places = own_places(np.atleast_1d(index), dim)
-    return _assigned(np.atleast_1d(x), places, values, add).reshape(x.shape)
+    return _assigned(np.atleast_1d(x), places, part, join).reshape(x.shape)
 
 
-def _assigned(x: np.ndarray, at: tuple[Any, ...], values: Any, add: bool) -> np.ndarray:
+def _assigned(x: np.ndarray, at: tuple[Any, ...], values: Any, join: Join | None) -> np.ndarray:
     result = np.array(x)
-    if add:
-        np.add.at(result, at, values)
-    else:
-        result[at] = values
+    if join is None or not join.include_self:
+        result[at] = values if join is None else _nothing(join.how, x.dtype)
+    if join is not None:
+        JOINS[join.how].at(result, at, np.asarray(values).astype(x.dtype))
+    if join is not None and join.how == "mean":
+        count = np.zeros(x.shape, int)
+        np.add.at(count, at, 1)
+        count = np.maximum(count + join.include_self, 1)
+        result = result // count if x.dtype.kind in "iu" else result / count
     return result
+
+
+def _nothing(how: str, dtype: np.dtype[Any]) -> Any:
+    """What joining begins with."""
+    if how not in ("amax", "amin"):
+        return 1 if how == "prod" else 0
+    if dtype.kind == "b":
+        return how == "amin"
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.array([-np.inf, np.inf])
+    low, high = (limits.min, limits.max) if isinstance(limits, np.iinfo) else limits
+    return low if how == "amax" else high
