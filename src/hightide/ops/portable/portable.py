@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
-from hightide.ops.portable import gradients
+from hightide.ops.portable import convolution_gradient
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -70,24 +69,9 @@ VALUE_SIZED: dict[str, Reference] = {
     "aten.repeat_interleave.Tensor": lambda repeats, output_size=None: np.repeat(np.arange(len(repeats)), repeats),
 }
 
-# ---- values that go where others say
+# ---- training
 
-
-def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
-    """x, with the elements of `source`, one after the other, where the mask is set."""
-    result, where = (np.array(a) for a in np.broadcast_arrays(x, mask))
-    count = np.count_nonzero(where)
-    if count > source.size:
-        raise InputError(f"a mask of {count} places for a source of {source.size} elements")
-    result[where] = source.reshape(-1)[:count]
-    return result
-
-
-SCATTERED: dict[str, Reference] = {
-    "aten.masked_scatter.default": masked_scatter,
-    "aten.max_pool2d_with_indices_backward.default": gradients.max_pool2d,
-    "aten.convolution_backward.default": gradients.convolution,
-}
+GRADIENTS: dict[str, Reference] = {"aten.convolution_backward.default": convolution_gradient.reference}
 
 # ---- numbers: what a method computes between delegates
 
@@ -107,5 +91,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **SCATTERED, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **GRADIENTS, **NUMBERS}.items():
     register(_name, _reference)

@@ -1,14 +1,9 @@
-"""Values put, or added, where index tensors say.
-
-Each place that is named becomes a pair (place, number of its value). These are put in order, so that those of one place
-stand together: nothing is written twice, and sums are made in the same order in every run.
-"""
+"""Ops that put values, or join them, where index tensors say; `put.py` says how."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,113 +24,10 @@ from hightide.ops.contract import (
     strides_of,
 )
 from hightide.ops.elementwise.template import broadcast
-from hightide.ops.gather.gather import Pick, around, every_dim, own_places, picked, require_picks
-from hightide.ops.movement.strided import MAX_RANK, bits_of, broadcast_strides, copy, moved_kind, padded
-from hightide.ops.sort.pair_order import make_pairs, order_pairs, power_of_two
-
-
-@dataclass(frozen=True)
-class Points:
-    """The places that index tensors name in a tensor, as many as `dims` have elements."""
-
-    dims: Dims
-    own: Dims  # strides: where a point lies before its index tensors say
-    picks: list[Pick]
-    named: Collection[int]  # the dims of the tensor that a place is in; it stands for all elements of the others
-
-
-@dataclass(frozen=True)
-class Values:
-    """What is put there: a tensor, by strides over the dims of the other and over the points, or one number."""
-
-    source: Tensor | float
-    own_strides: Dims
-    point_strides: Dims
-
-
-@dataclass(frozen=True)
-class Join:
-    """How values at one place become one."""
-
-    how: str  # "sum", "prod", "mean", "amax" or "amin"
-    include_self: bool = True  # with what is there already
-
-
-SUM = Join("sum")
-JOINS = {name: getattr(np, f) for name, f in [("sum", "add"), ("prod", "multiply"), ("mean", "add")]}
-JOINS |= {"amax": np.maximum, "amin": np.minimum}  # in NumPy
-
-
-def put(ctx: Context, x: Tensor, points: Points, values: Values, join: Join | None, out: Tensor) -> Iterator[Dispatch]:
-    """x with values at points; the last of those that share a place, or all of them joined."""
-    source = values.source
-    kind = moved_kind(x, out)
-    if isinstance(source, Tensor):
-        moved_kind(source, out)
-    if join and kind == "u8":
-        raise UnsupportedError(f"joining {x.dtype} by index has no kernel")
-    count = math.prod(points.dims)
-    if kind != "u8" or not count:
-        yield copy(x, out)
-    if not count or not out.numel:
-        return
-    pairs = make_pairs(ctx, 1, power_of_two(count))
-    yield kernel("scatter/points.wgsl", "scatter_points", COUNT=len(points.picks)).over(
-        ceil_div(count, 64), pairs=pairs.scratch, **picked(points.dims, points.own, points.picks)
-    )
-    yield from order_pairs(ctx, pairs, count)
-    what = {"values": source} if isinstance(source, Tensor) else {"value": bits_of(out.dtype, source)}
-    given = {
-        "pairs": pairs.scratch,
-        "out": out,
-        "points": count,
-        "first_point": MAX_RANK - len(points.dims),
-        "point_dims": padded(points.dims, 1),
-        "point_strides": padded(values.point_strides, 0),
-        **what,
-    }
-    if kind == "u8":
-        yield _put_bytes(x, out, points, values, given)
-    else:
-        yield _put_words(out, points, values, kind, join, given)
-
-
-def _put_words(
-    out: Tensor, points: Points, values: Values, kind: str, join: Join | None, given: dict[str, Any]
-) -> Dispatch:
-    """Values put into out, or joined with it in their type."""
-    others = [d for d in range(out.rank) if d not in points.named]
-    strides, dims = strides_of(out.dims), tuple(out.dims[d] for d in others)
-    parts = math.prod(dims)
-    if given["points"] * parts >= 2**32:  # more than values: they are broadcast
-        raise UnsupportedError(f"{given['points']} places of {parts} elements are more than kernels count")
-    name = f"scatter_{join.how}" if join else "scatter"
-    constants = {"T": kind if join else "word", "JOIN": join.how if join else ""}
-    include = join is not None and join.include_self
-    return kernel("scatter/put.wgsl", name, VALUES="values" in given, INCLUDE=include, **constants).over(
-        ceil_div(given["points"] * parts, 64),
-        parts=parts,
-        first=MAX_RANK - len(dims),
-        dims=padded(dims, 1),
-        strides=padded(tuple(strides[d] for d in others), 0),
-        value_strides=padded(tuple(values.own_strides[d] for d in others), 0),
-        **given,
-    )
-
-
-def _put_bytes(x: Tensor, out: Tensor, points: Points, values: Values, given: dict[str, Any]) -> Dispatch:
-    """x with values put into it, by words of four bytes."""
-    places = tuple(s if d in points.named else 0 for d, s in enumerate(strides_of(out.dims)))
-    return kernel("scatter/put_bytes.wgsl", "scatter_bytes", T="u32", VALUES="values" in given).over(
-        ceil_div(out.numel, 256),
-        x=x,
-        numel=out.numel,
-        first=MAX_RANK - out.rank,
-        dims=padded(out.dims, 1),
-        place_strides=padded(places, 0),
-        value_strides=padded(values.own_strides, 0),
-        **given,
-    )
+from hightide.ops.gather.gather import Pick, around, every_dim, own_places, require_picks
+from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, move, moved_kind, padded
+from hightide.ops.scan.scan import running
+from hightide.ops.scatter.put import JOINS, SUM, Join, Points, Values, put
 
 
 @op("aten.index_put.default", family="scatter")
@@ -348,6 +240,98 @@ class ScatterValueBy(OfValue):
     @staticmethod
     def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float, reduce: str) -> np.ndarray:
         return _scattered(x, dim, index, np.broadcast_to(value, index.shape), _named_join(reduce))
+
+
+@op("aten.max_pool2d_with_indices_backward.default", family="scatter")
+class MaxPoolGradient(Op):
+    """The gradient of every maximum of a pooling of x [.., H, W], at the pixel where it was found."""
+
+    grad: Tensor
+    x: Tensor
+    size: tuple[Int, ...]
+    stride: tuple[Int, ...]
+    padding: tuple[Int, ...]
+    dilation: tuple[Int, ...]
+    ceil_mode: bool
+    indices: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, grad = self.x, self.grad
+        if x.rank not in (3, 4) or grad.dims != self.indices.dims or grad.dims[:-2] != x.dims[:-2]:
+            raise InputError(
+                f"gradients of {list(grad.dims)} at indices of {list(self.indices.dims)} for {list(x.dims)}"
+            )
+        require_picks(ctx, self.indices, x.rank - 1, x.dims[-2] * x.dims[-1])
+        return [x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        pixels, planes = math.prod(out.dims[-2:]), math.prod(out.dims[:-2])
+        points = (planes, math.prod(self.grad.dims[-2:]))
+        pick = Pick(self.indices, strides_of(points), pixels, 1)
+        values = Values(self.grad, (0,) * out.rank, strides_of(points))
+        return put(ctx, None, Points(points, (pixels, 0), [pick], range(out.rank)), values, SUM, out)
+
+    @staticmethod
+    def reference(grad: np.ndarray, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        planes = math.prod(x.shape[:-2])
+        flat = (planes, math.prod(grad.shape[-2:]))
+        result = np.zeros((planes, math.prod(x.shape[-2:])), grad.dtype)
+        np.add.at(result, (np.arange(planes)[:, None], indices.reshape(flat)), grad.reshape(flat))
+        return result.reshape(x.shape)
+
+
+@op("aten.masked_scatter.default", family="scatter")
+class MaskedScatter(Op):
+    """x, with the elements of a source, one after the other, where the mask is set.
+
+    x and the mask are broadcast. On a GPU the last element stands for those that a source is short of.
+    """
+
+    x: Tensor
+    mask: Tensor
+    source: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [broadcast(self.x.dims, self.mask.dims)]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, mask, source = self.x, self.mask, self.source
+        packed, nbytes = moved_kind(x, out) == "u8", 4 * max(out.numel, 1)
+        moved_kind(source, out)
+        if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
+            raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
+        flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
+        if not out.numel:
+            return
+        if not source.numel:
+            yield move(x, out, out.dims, broadcast_strides(x.dims, out.dims), strides_of(out.dims))
+            return
+        box = {"numel": out.numel, "first": MAX_RANK - out.rank, "dims": padded(out.dims, 1)}
+        strides = padded(broadcast_strides(mask.dims, out.dims), 0)
+        yield kernel("scatter/masked.wgsl", "masked_flags", PART="flags", BYTES=False).over(
+            ceil_div(out.numel, 64), mask=mask, flags=flags, strides=strides, **box
+        )
+        yield running("+", "i32", "i32", flags, (1, out.numel, 1), counts)
+        strides = padded(broadcast_strides(x.dims, out.dims), 0)
+        yield kernel("scatter/masked.wgsl", "masked_scatter", PART="take", BYTES=packed).over(
+            ceil_div(out.numel, 256 if packed else 64),
+            x=x,
+            source=source,
+            counts=counts,
+            out=out,
+            most=source.numel,
+            strides=strides,
+            **box,
+        )
+
+    @staticmethod
+    def reference(x: np.ndarray, mask: np.ndarray, source: np.ndarray) -> np.ndarray:
+        result, where = (np.array(a) for a in np.broadcast_arrays(x, mask))
+        count = np.count_nonzero(where)
+        if count > source.size:
+            raise InputError(f"a mask of {count} places for a source of {source.size} elements")
+        result[where] = source.reshape(-1)[:count]
+        return result
 
 
 def _scattered(x: np.ndarray, dim: int, index: np.ndarray, values: np.ndarray, join: Join | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Gradients of convolutions and poolings, as exported training graphs ask for them, in NumPy."""
+"""Gradients of a convolution, which exported training graphs ask for, in NumPy."""
 
 from __future__ import annotations
 
@@ -10,24 +10,7 @@ Array: TypeAlias = np.ndarray
 Numbers: TypeAlias = tuple[int, ...]
 
 
-def max_pool2d(
-    grad: Array,
-    x: Array,
-    size: Numbers,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    ceil_mode: bool,
-    indices: Array,
-) -> Array:
-    """The gradient of every maximum, at the pixel where it was found."""
-    result = np.zeros((int(np.prod(x.shape[:-2])), x.shape[-2] * x.shape[-1]), grad.dtype)
-    planes = np.arange(len(result))[:, None]
-    np.add.at(result, (planes, indices.reshape(len(result), -1)), grad.reshape(len(result), -1))
-    return result.reshape(x.shape)
-
-
-def convolution(
+def reference(
     grad: Array,
     x: Array,
     weight: Array,
