@@ -67,6 +67,13 @@ def test_odd_numbers_are_searched_for(right: bool, device: Device) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.5, INF])
+def test_distances_of_odd_numbers(p: float, device: Device) -> None:
+    y = np.zeros((2, 4), np.float32)
+    for got, expected in both(device, "aten._cdist_forward.default", "float32", ODD[:3], y, p):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("how", ["amax", "amin", "sum", "mean"])
 def test_odd_numbers_are_joined(how: str, device: Device) -> None:
     index = np.array([[0, 0, 1, 1]] * 4, np.int32)

@@ -13,6 +13,14 @@
 
 #const Y = "load_x" if PAIRS else "load_y"
 
+#if NORM == "p"
+// Of a number that is not negative; pow may drop NaN.
+fn power(x: f32, p: f32) -> f32 {
+    if (bitcast<u32>(x) > 0x7f800000u || x == 0.0) { return x; }
+    return pow(x, p);
+}
+#end
+
 // Where the two rows of a distance begin.
 fn rows_of(i: u32) -> vec2<u32> {
     #if PAIRS
@@ -52,13 +60,13 @@ fn rows_of(i: u32) -> vec2<u32> {
         // A compiler may take NaN for impossible, so bits are compared; of numbers that are not negative they are in order.
         sum = bitcast<f32>(max(bitcast<u32>(sum), bitcast<u32>(distance)));
         #else
-        sum += select(0.0, pow(distance, params.p), distance != 0.0);
+        sum += power(distance, params.p);
         #end
     }
     #if NORM == "2"
     sum = sqrt(sum);
     #elif NORM == "p"
-    sum = select(0.0, pow(sum, 1.0 / params.p), sum != 0.0);
+    sum = power(sum, 1.0 / params.p);
     #end
     store_out(i, sum);
 }
