@@ -17,6 +17,7 @@ import numpy as np
 
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
+from hightide.ops.portable import convolution_gradient
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -65,7 +66,12 @@ def _binary(function: Reference) -> Reference:
 VALUE_SIZED: dict[str, Reference] = {
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
+    "aten.repeat_interleave.Tensor": lambda repeats, output_size=None: np.repeat(np.arange(len(repeats)), repeats),
 }
+
+# ---- training
+
+GRADIENTS: dict[str, Reference] = {"aten.convolution_backward.default": convolution_gradient.reference}
 
 # ---- numbers: what a method computes between delegates
 
@@ -85,5 +91,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **GRADIENTS, **NUMBERS}.items():
     register(_name, _reference)
