@@ -284,7 +284,7 @@ class MaxPoolGradient(Op):
 class MaskedScatter(Op):
     """x, with the elements of a source, one after the other, where the mask is set.
 
-    x and the mask are broadcast. On a GPU the last element stands for those that a source is short of.
+    x and the mask are broadcast. On a GPU the source must have an element for every place, since nobody counts there.
     """
 
     x: Tensor
@@ -300,11 +300,12 @@ class MaskedScatter(Op):
         moved_kind(source, out)
         if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
             raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
+        if source.numel < out.numel:
+            raise UnsupportedError(
+                f"{source.numel} elements for {out.numel} places, which a mask may name, have no kernel"
+            )
         flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
         if not out.numel:
-            return
-        if not source.numel:
-            yield move(x, out, out.dims, broadcast_strides(x.dims, out.dims), strides_of(out.dims))
             return
         box = {"numel": out.numel, "first": MAX_RANK - out.rank, "dims": padded(out.dims, 1)}
         strides = padded(broadcast_strides(mask.dims, out.dims), 0)
