@@ -25,7 +25,7 @@ from hightide.ops.contract import (
 )
 from hightide.ops.elementwise.template import broadcast
 from hightide.ops.gather.gather import Pick, around, every_dim, own_places, require_picks
-from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, move, moved_kind, padded
+from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, moved_kind, padded
 from hightide.ops.scan.scan import running
 from hightide.ops.scatter.put import JOINS, SUM, Join, Points, Values, put
 
@@ -301,9 +301,7 @@ class MaskedScatter(Op):
         if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
             raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
         if source.numel < out.numel:
-            raise UnsupportedError(
-                f"{source.numel} elements for {out.numel} places, which a mask may name, have no kernel"
-            )
+            raise UnsupportedError(f"{source.numel} elements for {out.numel} places that a mask may name have no kernel")
         flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
         if not out.numel:
             return
