@@ -301,7 +301,9 @@ class MaskedScatter(Op):
         if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
             raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
         if source.numel < out.numel:
-            raise UnsupportedError(f"{source.numel} elements for {out.numel} places that a mask may name have no kernel")
+            raise UnsupportedError(
+                f"{source.numel} elements for {out.numel} places that a mask may name have no kernel"
+            )
         flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
         if not out.numel:
             return
