@@ -284,7 +284,7 @@ class MaxPoolGradient(Op):
 class MaskedScatter(Op):
     """x, with the elements of a source, one after the other, where the mask is set.
 
-    x and the mask are broadcast. On a GPU the source must have an element for every place, since nobody counts there.
+    x and the mask are broadcast. The source must have an element for every place: on a GPU nobody counts the mask.
     """
 
     x: Tensor
@@ -292,7 +292,13 @@ class MaskedScatter(Op):
     source: Tensor
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        return [broadcast(self.x.dims, self.mask.dims)]
+        dims = broadcast(self.x.dims, self.mask.dims)
+        if self.source.numel < math.prod(dims):
+            places = math.prod(dims)
+            raise InputError(
+                f"a source of {self.source.numel} elements is short of {places} places that a mask may name"
+            )
+        return [dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, mask, source = self.x, self.mask, self.source
@@ -300,10 +306,6 @@ class MaskedScatter(Op):
         moved_kind(source, out)
         if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
             raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
-        if source.numel < out.numel:
-            raise UnsupportedError(
-                f"{source.numel} elements for {out.numel} places that a mask may name have no kernel"
-            )
         flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
         if not out.numel:
             return
