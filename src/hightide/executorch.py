@@ -25,10 +25,10 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.formats.program_file import MethodFile, TensorSpec
 from hightide.formats.pte_values import DTYPES
-from hightide.formats.vkgraph import DELEGATE_IDS
 from hightide.graph.values import ITEM_SIZE
 from hightide.ops import REGISTRY
 from hightide.pte import program as pte
+from hightide.pte.delegates import DELEGATE_IDS
 
 _TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "bool": "Bool"} | {
     "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",

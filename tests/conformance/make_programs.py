@@ -11,13 +11,14 @@ LLAMAS go through `executorch.examples.models.llama`, with the switches of its c
 weights from a seed. Their goldens come from the model that the exporter itself traces, after its source
 transforms and quantisation: `builder.model`, run eagerly in float32, its KV caches kept across steps.
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
-MODULES and MODELS (see `modules.py`, `models.py`) are torch modules through `VulkanPartitioner`; their goldens
-are the eager module's, its buffers kept across steps. One with `int8` is quantised through PT2E first, and its golden
-is the quantised module's. The partitioner leaves convolutions of a batch other than 1 outside: `any_batch` lifts that.
+MODULES, MODELS and XNN_MODULES (see the files of these names) are torch modules through `VulkanPartitioner`, the last
+through `XnnpackPartitioner`; their goldens are the eager module's, its buffers kept across steps. One with `int8` is
+quantised through PT2E first, one with `int4` by torchao, and its golden is the quantised module's. Vulkan's leaves
+convolutions of a batch other than 1 outside: `any_batch` lifts that.
 
-`--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32),
-runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the output's
-largest value, to `programs.json`. Not for 8da4w (its activations are quantised too), int8 and fp16.
+`--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32; one for
+XNNPACK stays as it is), runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the
+output's largest value, to `programs.json`. Not for 8da4w (its activations are quantised too), int8 and fp16 Llamas.
 
 What the exporter cannot do: S = max_seq_length (the largest S is one less); a static S other than 1;
 `-d fp16` (its Vulkan path asserts fp32; `--vulkan-force-fp16` is the way, and keeps the program's output in
@@ -41,6 +42,7 @@ import numpy as np
 import torch
 from models import MODELS
 from modules import MODULES, Module
+from xnn_modules import XNN_MODULES
 
 HERE = Path(__file__).parent
 Step = tuple[str, tuple[np.ndarray, ...]]  # method, inputs
@@ -87,7 +89,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     index = HERE / "programs.json"
-    for name in args.names or [*LLAMAS, *MODULES, *MODELS]:
+    for name in args.names or [*LLAMAS, *MODULES, *MODELS, *XNN_MODULES]:
         entry = (make_llama if name in LLAMAS else make_module)(name, args.check)
         programs = json.loads(index.read_text()) if index.exists() else {}
         programs[name] = {**entry, "torch": version("torch"), "executorch": version("executorch")}
@@ -184,11 +186,13 @@ def llama_steps(max_s: int, context: int, vocab: int, kv_cache: bool) -> list[St
 
 
 def make_module(name: str, check: bool) -> dict[str, Any]:
-    case = {**MODULES, **MODELS}[name]
+    case = {**MODULES, **MODELS, **XNN_MODULES}[name]
     torch.manual_seed(0)
     module = case.make().eval().requires_grad_(False)
     if case.int8:
         module = quantized(module, case)
+    if case.int4:
+        quantize_linears(module)
     eager = copy.deepcopy(module)
     lower_module(module, case, HERE / f"{name}.pte", delegate=case.delegate)
     with torch.no_grad():
@@ -197,7 +201,9 @@ def make_module(name: str, check: bool) -> dict[str, Any]:
             outputs = getattr(eager, method)(*map(torch.from_numpy, inputs))
             goldens.append([x.clone() for x in (outputs if isinstance(outputs, tuple) else (outputs,))])
     entry = save(name, case.steps(), goldens) | dict(about=case.make.__doc__)
-    if check:
+    if check and case.backend == "xnnpack":
+        entry["checked"] = check_on_cpu(HERE / f"{name}.pte", case.steps(), goldens)
+    elif check:
         with tempfile.TemporaryDirectory() as tmp:
             lower_module(module, case, Path(tmp, "cpu.pte"), delegate=False)
             entry["checked"] = check_on_cpu(Path(tmp, "cpu.pte"), case.steps(), goldens)
@@ -218,9 +224,23 @@ def quantized(module: torch.nn.Module, case: Module) -> torch.nn.Module:
     return convert_pt2e(prepared)
 
 
+def quantize_linears(module: torch.nn.Module) -> None:
+    """4-bit weights in groups of 32, with scales that are exact in bfloat16: XNNPACK's are."""
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+    from torchao.utils import unwrap_tensor_subclass
+
+    quantize_(module, Int8DynamicActivationIntxWeightConfig(torch.int4, PerGroup(32)))
+    for weight in module.parameters():
+        if hasattr(weight, "scale"):
+            weight.scale = weight.scale.bfloat16().float()
+    unwrap_tensor_subclass(module)
+
+
 def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bool) -> None:
     from executorch.backends.vulkan.op_registry import vulkan_supported_ops
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.dialects._ops import ops as exir_ops
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
@@ -231,6 +251,7 @@ def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bo
     if case.any_batch:
         convolution.are_node_inputs_supported_fn = lambda node: True
     vulkan = VulkanPartitioner({"require_dynamic_shapes": case.resize}, operator_blocklist=refuse)
+    partitioner = XnnpackPartitioner() if case.backend == "xnnpack" else vulkan
     methods = {}
     for method, (inputs, dynamic_shapes) in case.methods.items():
         forward, module.forward = module.forward, getattr(module, method)  # torch.export takes `forward`
@@ -238,7 +259,7 @@ def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bo
         module.forward = forward
     edge = to_edge_transform_and_lower(
         methods,
-        partitioner=[vulkan] if delegate else None,
+        partitioner=[partitioner] if delegate else None,
         constant_methods=case.constants or None,
         compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
     )

@@ -39,6 +39,8 @@ class Module:
     resize: bool = True  # delegate only what the exporter says can resize: nothing in 8 bits
     any_batch: bool = False  # delegate convolutions of any batch: the exporter's own runtime takes one image
     int8: bool = False  # quantised through PT2E, with 8-bit activations
+    int4: bool = False  # linears quantised by torchao: 4-bit weights, rows rounded to 8 bits as they come
+    backend: str = "vulkan"  # or "xnnpack": whose partitioner
     refuse: tuple[str, ...] = ()  # ops that must not be delegated
     first_values: tuple[str, ...] = ()  # buffers whose first value the program keeps
     constants: dict[str, Any] = field(default_factory=dict)  # constant methods

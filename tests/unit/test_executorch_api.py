@@ -90,7 +90,8 @@ def test_registries() -> None:
     runtime = Runtime.get()
     assert runtime is Runtime.get()
     assert runtime.backend_registry.is_available("VulkanBackend")
-    assert not runtime.backend_registry.is_available("XnnpackBackend")
+    assert runtime.backend_registry.is_available("XnnpackBackend")
+    assert not runtime.backend_registry.is_available("CoreMLBackend")
     assert "VulkanBackend" in runtime.backend_registry.registered_backend_names
     assert "aten.add.Tensor" in runtime.operator_registry.operator_names
 

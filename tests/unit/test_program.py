@@ -106,7 +106,7 @@ def test_kernels_outside_delegates_are_reported_once() -> None:
 def test_missing_kernels_and_backends_are_refused_at_load() -> None:
     file = read_program(PROGRAMS / "portable.pte")
     forward = file.methods["forward"]
-    delegate = Delegate("XnnpackBackend", file.methods["forward"].values[0].constant, {})  # type: ignore[union-attr, arg-type]
+    delegate = Delegate("CoreMLBackend", file.methods["forward"].values[0].constant, {})  # type: ignore[union-attr, arg-type]
     nothing = KernelCall("aten::nothing.out", (2, 3, 3))
     instructions = (nothing, DelegateCall(0, (2, 3)), KernelCall("a::b", (2, 3)), nothing)
     file.methods["forward"] = MethodFile(
@@ -117,7 +117,7 @@ def test_missing_kernels_and_backends_are_refused_at_load() -> None:
     assert str(error.value) == (
         "portable.pte needs 2 ops and one backend that hightide does not support: "
         "aten::nothing.out (forward, instructions 0 and 3), a::b (forward, instruction 2), "
-        "the backend XnnpackBackend (forward, delegate 0); export it with VulkanPartitioner, or without a partitioner"
+        "the backend CoreMLBackend (forward, delegate 0); export it with VulkanPartitioner, or without a partitioner"
     )
 
 

@@ -26,6 +26,7 @@ Kind: TypeAlias = Any  # a scalar type of flatbuffers.number_types, such as Int3
 
 Int8, Uint8, Uint16, Int32, Uint32 = N.Int8Flags, N.Uint8Flags, N.Uint16Flags, N.Int32Flags, N.Uint32Flags
 Int64, Uint64, Float64 = N.Int64Flags, N.Uint64Flags, N.Float64Flags
+Int16, Float32 = N.Int16Flags, N.Float32Flags
 
 # How often the whole buffer may be read over: exporters share strings and vtables, little else.
 _BUDGET_FACTOR = 2
@@ -66,6 +67,11 @@ class FlatTable:
         position = self.locate(field, 8)
         return 0.0 if position is None else float(self.buffer.number(position, Float64))
 
+    def single(self, field: str) -> float:
+        """A float32."""
+        position = self.locate(field, 4)
+        return 0.0 if position is None else float(self.buffer.number(position, Float32))
+
     def string(self, field: str) -> str:
         start, length = self._vector(field, 1)
         self.buffer.spend(length, self.place)
@@ -79,6 +85,9 @@ class FlatTable:
 
     def doubles(self, field: str) -> tuple[float, ...]:
         return tuple(self._numbers(field, Float64))
+
+    def singles(self, field: str) -> tuple[float, ...]:
+        return tuple(self._numbers(field, Float32))
 
     def booleans(self, field: str) -> tuple[bool, ...]:
         return tuple(number != 0 for number in self._numbers(field, Uint8))

@@ -15,7 +15,6 @@ from hightide.errors import DeviceLostError, HightideError, InputError, Unsuppor
 from hightide.formats.instructions import DelegateCall, KernelCall
 from hightide.formats.program_file import EValue, MethodFile, ProgramFile, TensorSpec
 from hightide.formats.pte import read_program
-from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
 from hightide.graph.aliases import check_order
 from hightide.graph.graph import Graph, GraphFile
 from hightide.graph.values import TensorValue
@@ -25,6 +24,7 @@ from hightide.ops.binding import bind_graph
 from hightide.ops.choices import check_routes
 from hightide.option_checks import check_path, checked_list
 from hightide.planning.explain import Explanation, Explanations, explain
+from hightide.pte.delegates import DELEGATE_IDS, calls_of, read_delegate
 from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run, differ_by_ones
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
@@ -127,7 +127,8 @@ class Program(Closing):
     def single_graph(self, name: str) -> Graph | None:
         """The graph of a method that is one delegate call of its inputs and outputs, in order."""
         call = _only_call(self.file.methods[name])
-        return None if call is None else self.delegate_graph(name, call.delegate)
+        graph = None if call is None else self.delegate_graph(name, call.delegate)
+        return graph if graph and len(graph.inputs) == len(self.methods[name].inputs) else None
 
     def delegate_graph(self, name: str, delegate: int) -> Graph:
         """The graph of one delegate that a method calls, as the file has it."""
@@ -161,7 +162,7 @@ class Program(Closing):
         graph = self._graphs.get((method.name, delegate))
         if graph is None:  # a delegate that nothing calls keeps its place in the numbering
             return CpuSession(Graph((), (), (), ()))
-        ids = _first_call(method, delegate).args[: len(graph.inputs)]
+        ids = calls_of(method, delegate)[0].args[: len(graph.inputs)]
         names = {id: spec.name for id, spec in zip(method.inputs, info.inputs, strict=True)}
         dynamic = [isinstance(spec := method.values[id], TensorSpec) and spec.dynamic for id in ids]
         named = [names.get(id, f"value {id}") for id in ids]
@@ -333,7 +334,7 @@ def _read_delegates(file: ProgramFile) -> dict[Key, GraphFile]:
             if isinstance(call, DelegateCall) and method.delegates[call.delegate].id in DELEGATE_IDS:
                 key = method.name, call.delegate
                 if key not in graphs:
-                    graphs[key] = read_graph(method.delegates[call.delegate].processed, file.named_data)
+                    graphs[key] = read_delegate(file, method, call.delegate)
     return graphs
 
 
@@ -343,12 +344,12 @@ def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
     method = file.methods[name]
     try:
         bound = with_states_stored(bind_graph(graph))
-        for call in _calls(method, delegate):
+        for call in calls_of(method, delegate):
             _check_passed(graph, len(call.args))
     except UnsupportedError as error:
         raise UnsupportedError(f"{file.path.name} ({name}, delegate {delegate}): {error}") from None
     check_order(bound)
-    return _with_host_types(bound, [method.values[id] for id in _first_call(method, delegate).args])
+    return _with_host_types(bound, [method.values[id] for id in calls_of(method, delegate)[0].args])
 
 
 def _completed(file: ProgramFile, graphs: Mapping[Key, Graph], whole: bool) -> tuple[ProgramFile, dict[Key, Graph]]:
@@ -389,19 +390,13 @@ def _with_host_types(graph: Graph, passed: Sequence[EValue]) -> Graph:
 
 
 def _direct(session: Session, info: MethodInfo) -> Session | None:
-    """The session that is the whole method, if its outputs have the dims that the method declares."""
+    """The session that is the whole method, if its outputs are those that the method declares, and have their dims."""
+    if len(session.graph.inputs) != len(info.inputs):  # a damaged file: what it says of a delegate is an output of it
+        return None
     values = (session.graph.values[id] for id in session.graph.outputs)
     given = [value.dims if isinstance(value, TensorValue) else () for value in values]
     reshaped = any(differ_by_ones(dims, spec.dims) for dims, spec in zip(given, info.outputs, strict=True))
     return None if reshaped else session
-
-
-def _calls(method: MethodFile, delegate: int) -> list[DelegateCall]:
-    return [i for i in method.instructions if isinstance(i, DelegateCall) and i.delegate == delegate]
-
-
-def _first_call(method: MethodFile, delegate: int) -> DelegateCall:
-    return _calls(method, delegate)[0]
 
 
 def _only_call(file: MethodFile) -> DelegateCall | None:

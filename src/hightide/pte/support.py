@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from hightide.formats.instructions import KernelCall
 from hightide.formats.program_file import ProgramFile
-from hightide.formats.vkgraph import DELEGATE_IDS
 from hightide.graph.graph import GraphFile
 from hightide.ops import REGISTRY
 from hightide.ops.contract import has_kernel
+from hightide.pte.delegates import DELEGATE_IDS
 from hightide.pte.kernel_calls import find_op
 
 Delegates = Mapping[tuple[str, int], GraphFile]  # by method and number, those that some instruction calls

@@ -18,9 +18,10 @@ from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.program_file import TensorSpec
 from hightide.formats.ptd import read_data_file
 from hightide.formats.pte import read_program
-from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
+from hightide.formats.vkgraph import read_graph
 from hightide.graph.blob import Blob
 from hightide.graph.values import TensorValue
+from hightide.pte.delegates import DELEGATE_IDS, calls_of, read_delegate
 
 FILES = (
     "ops/rms_norm__width_1.pte",
@@ -29,6 +30,7 @@ FILES = (
     "external/external.pte",
     "external/inline.pte",
     "external/external.ptd",
+    "xnn_int8.pte",
 )
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance"
 LARGE = 3000  # bytes: what is tried at every byte takes seconds
@@ -45,12 +47,11 @@ def read_everything(path: Path) -> None:
         for method in program.methods.values():
             tensors = [value for value in method.values if isinstance(value, TensorSpec)]
             blobs += [blob for tensor in tensors for blob in (tensor.constant, tensor.initial) if blob]
-            for delegate in method.delegates:
-                if delegate.id in DELEGATE_IDS:
-                    graph = read_graph(delegate.processed, program.named_data)
-                    blobs += [
-                        value.constant for value in graph.values if isinstance(value, TensorValue) and value.constant
-                    ]
+            for number, delegate in enumerate(method.delegates):
+                if delegate.id in DELEGATE_IDS and calls_of(method, number):
+                    graph = read_delegate(program, method, number)
+                    tensors_of_graph = [value for value in graph.values if isinstance(value, TensorValue)]
+                    blobs += [value.constant for value in tensors_of_graph if value.constant]
     for blob in blobs:
         assert len(blob.view()) == blob.length  # a slice past the end would be shorter
 

@@ -12,12 +12,13 @@ from typing import Any
 from hightide.errors import UnsupportedError
 from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
 from hightide.formats.instructions import KernelCall
-from hightide.formats.program_file import ProgramFile
+from hightide.formats.program_file import MethodFile, ProgramFile
 from hightide.formats.pte import read_program
-from hightide.formats.vkgraph import DELEGATE_IDS, read_graph
+from hightide.graph.graph import FileCall
 from hightide.graph.values import TensorValue
 from hightide.ops import REGISTRY
 from hightide.planning.levels import InputSpec
+from hightide.pte.delegates import DELEGATE_IDS, calls_of, read_delegate
 from hightide.pte.kernel_calls import find_op, is_host_work
 from hightide.pte.program import Program
 from hightide.tools.inspect.constant_list import Constant, constants_of, printable
@@ -247,11 +248,11 @@ def _unsupported_program(file: ProgramFile, target: Target, error: str) -> FileR
                 ops[printable(instruction.op)] += 1
                 if find_op(instruction.op) is None:
                     missing[printable(instruction.op)] = None
-        for delegate in method.delegates:
+        for number, delegate in enumerate(method.delegates):
             if delegate.id not in DELEGATE_IDS:
                 missing[f"the backend {delegate.id}"] = None
                 continue
-            for call in read_graph(delegate.processed, file.named_data).calls:
+            for call in _delegate_calls(file, method, number):
                 ops[printable(call.name)] += 1
                 if call.name not in REGISTRY:
                     missing[printable(call.name)] = None
@@ -260,6 +261,14 @@ def _unsupported_program(file: ProgramFile, target: Target, error: str) -> FileR
     return FileReport(
         str(file.path), "ExecuTorch program", nbytes, target.name, {}, (), tuple(missing) or (error,), listed
     )
+
+
+def _delegate_calls(file: ProgramFile, method: MethodFile, number: int) -> Sequence[FileCall]:
+    """The op calls of a delegate that is called, if they can be told."""
+    try:
+        return read_delegate(file, method, number).calls if calls_of(method, number) else ()
+    except UnsupportedError:  # the report says why
+        return ()
 
 
 def _unsupported_gguf(file: GgufFile, target: Target, error: str) -> FileReport:
