@@ -30,6 +30,8 @@ FIXED: dict[str, set[tuple[int, int]]] = {
     "aten.split_with_sizes_copy.default": {(0, -1)},
     "aten.unbind_copy.int": {(0, -2)},
     "et_vk.rms_norm.default": {(0, -1)},
+    "aten._native_batch_norm_legit.default": {(0, -2)},
+    "aten._native_batch_norm_legit.no_stats": {(0, -3)},
     "aten._native_batch_norm_legit_no_training.default": {(0, -3)},
     "et_vk.linear_q4gsw.default": {(0, -1), (1, -1)},  # the columns of x and of a residual are the weight's
     "aten.linear.default": {(0, -1), (1, -1)},

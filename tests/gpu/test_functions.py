@@ -85,3 +85,8 @@ def test_remainders_of_integers_are_exact(name: str, device: Device) -> None:
     y = (rng.integers(1, 2**31, 1000) >> rng.integers(0, 31, 1000)).astype(np.int32) * rng.choice([-1, 1], 1000)
     x[:4], y[:4] = -(2**31), [-1, 1, 2**31 - 1, -(2**31)]
     check(name, [x, np.where(y == 0, 5, y).astype(np.int32)], device, "int32")
+
+
+def test_squares_that_overflow_are_no_infinity(device: Device) -> None:
+    x = np.array([3e38, -2e38, 1e-30, 1e30], np.float32)
+    check("aten.hypot.default", [x, x[::-1].copy()], device)

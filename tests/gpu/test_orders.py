@@ -49,11 +49,36 @@ def both(device: Device, op: str, out: Any, *args: Any) -> list[tuple[np.ndarray
         ("aten.any.dim", "bool"),
         ("aten.all.dim", "bool"),
         ("aten.sort.default", FLOAT_AND_INT),
+        ("aten.median.dim", FLOAT_AND_INT),
+        ("aten.nanmedian.dim", FLOAT_AND_INT),
     ],
 )
 def test_odd_numbers(op: str, out: Any, dim: int, device: Device) -> None:
     x = ODD[:-1] if op in ("aten.max.dim", "aten.min.dim") else ODD  # WGSL lets adapters compare tiny numbers as 0
     for got, expected in both(device, op, out, x, dim):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_odd_numbers_are_searched_for(right: bool, device: Device) -> None:
+    """As torch does: nothing is less than NaN."""
+    sequence, values = np.array([-INF, -1, 0, 2, INF, NAN], np.float32), ODD[:-1]
+    for got, expected in both(device, "aten.searchsorted.Tensor", "int32", sequence, values, False, right):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.5, INF])
+def test_distances_of_odd_numbers(p: float, device: Device) -> None:
+    y = np.zeros((2, 4), np.float32)
+    for got, expected in both(device, "aten._cdist_forward.default", "float32", ODD[:3], y, p):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["amax", "amin", "sum", "mean"])
+def test_odd_numbers_are_joined(how: str, device: Device) -> None:
+    index = np.array([[0, 0, 1, 1]] * 4, np.int32)
+    x = np.zeros((4, 2), np.float32)
+    for got, expected in both(device, "aten.scatter_reduce.two", "float32", x, 1, index, ODD[:-1], how, False):
         np.testing.assert_array_equal(got, expected)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.arguments import ignores
-from hightide.ops.contract import Context, Dispatch, Tensor
+from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, existing_dim, kernel
 from hightide.ops.elementwise.expressions import Expressions, anything, bits, bools, floats, ints, numbers
 from hightide.ops.elementwise.template import (
     Binary,
@@ -129,6 +129,7 @@ binary("aten.floor_divide.default", numbers("floor_div(a, b)"), np.floor_divide)
 binary("remainder", numbers("remainder(a, b)"), np.remainder)  # the sign of the divisor, as in Python
 binary("fmod", numbers("fmod(a, b)"), np.fmod)  # the sign of the dividend, as in C
 binary("aten.atan2.default", floats("precise_atan2(a, b)"), np.arctan2)
+binary("aten.hypot.default", floats("hypotenuse(a, b)"), np.hypot)
 binary("aten.minimum.default", numbers("keep_nan(a, keep_nan(b, min(a, b)))"), np.minimum)
 binary("aten.maximum.default", numbers("keep_nan(a, keep_nan(b, max(a, b)))"), np.maximum)
 binary("eq", numbers("a == b"), np.equal)
@@ -143,8 +144,9 @@ binary("aten.logical_xor.default", bools("a != b"), np.logical_xor)
 binary("bitwise_and", bits("a & b"), np.bitwise_and)
 binary("bitwise_or", bits("a | b"), np.bitwise_or)
 binary("bitwise_xor", bits("a ^ b", bools="a != b"), np.bitwise_xor)
-binary("aten.bitwise_left_shift.Tensor", ints("shift_left(a, b)"), np.left_shift)
-binary("aten.bitwise_right_shift.Tensor", ints("shift_right(a, b)"), np.right_shift)
+LEFT, RIGHT = "aten.bitwise_left_shift", "aten.bitwise_right_shift"
+binary(f"{LEFT}.Tensor {LEFT}.Tensor_Scalar", ints("shift_left(a, b)"), np.left_shift)
+binary(f"{RIGHT}.Tensor {RIGHT}.Tensor_Scalar", ints("shift_right(a, b)"), np.right_shift)
 # Gated activations of an MLP, in one pass: activation(a) * b.
 binary("hightide.silu_mul.default", floats("a / (1.0 + exp(-a)) * b"), lambda a, b: a * _sigmoid(a) * b)
 binary("hightide.gelu_mul.default", floats("gelu_tanh(a) * b"), lambda a, b: _gelu_tanh(a) * b)
@@ -183,6 +185,71 @@ class Gelu(Unary):
     @staticmethod
     def reference(a: Array, approximate: str) -> Array:
         return _gelu_tanh(a) if approximate == "tanh" else 0.5 * a * (1 + _erf(a / math.sqrt(2)))
+
+
+@elementwise("aten.logit.default")
+class Logit(Unary):
+    """log(a / (1 - a)); with `eps`, of a no closer than that to 0 and 1."""
+
+    eps: float | None = None
+
+    def expression(self) -> Expressions:
+        return floats(
+            "precise_logit(keep_nan(a, min(max(a, eps), 1.0 - eps)))" if self._limited(self.eps) else "precise_logit(a)"
+        )
+
+    @staticmethod
+    def _limited(eps: float | None) -> bool:
+        return eps is not None and eps >= 0
+
+    @classmethod
+    def reference(cls, a: Array, eps: float | None) -> Array:
+        limited = _clamp(a, eps, 1 - eps) if eps is not None and cls._limited(eps) else a
+        return np.log(limited / (1 - limited))
+
+
+@elementwise("aten.round.decimals")
+class RoundDecimals(Unary):
+    """a rounded to so many decimal places, or to tens where they are negative; halves to even."""
+
+    decimals: int = 0
+
+    def expression(self) -> Expressions:
+        if not -30 <= self.decimals <= 30:
+            raise UnsupportedError(f"{self.decimals} decimals are more than a float has")
+        power = f"1e{abs(self.decimals)}"
+        return floats(f"round(a * {power}) / {power}" if self.decimals >= 0 else f"round(a / {power}) * {power}")
+
+    @staticmethod
+    def reference(a: Array, decimals: int) -> Array:
+        power = 10.0 ** abs(decimals)
+        return np.round(a * power) / power if decimals >= 0 else np.round(a / power) * power
+
+
+@elementwise("aten.glu.default")
+class Glu(Op):
+    """The first half of x along a dim, by the sigmoid of the other half."""
+
+    x: Tensor
+    dim: int = -1
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        dim = existing_dim(self.dim, self.x.dims)
+        if self.x.dims[dim] % 2:
+            raise InputError(f"dim {dim} of {list(self.x.dims)} has no two halves")
+        return [(*self.x.dims[:dim], self.x.dims[dim] // 2, *self.x.dims[dim + 1 :])]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        half = math.prod(out.dims[existing_dim(self.dim, out.dims) :])
+        yield GLU.over(ceil_div(out.numel, 64), x=self.x, out=out, numel=out.numel, half=half)
+
+    @staticmethod
+    def reference(x: Array, dim: int) -> Array:
+        a, b = np.split(x, 2, axis=dim)
+        return a * _sigmoid(b)
+
+
+GLU = kernel("elementwise/glu.wgsl")
 
 
 @elementwise("aten.clamp.Tensor")

@@ -31,6 +31,14 @@ fn sine(x: V, quarters: i32) -> V {
     return select(reduced, sin(x + f32(quarters) * 1.5707963268), abs(turns) > V(65536.0));
 }
 
+// sqrt(a^2 + b^2) without squares that overflow; of an infinity and anything it is infinity, as in C.
+fn hypotenuse(a: V, b: V) -> V {
+    let high = max(abs(a), abs(b));
+    let ratio = min(abs(a), abs(b)) / select(high, V(1.0), high == V());
+    let length = keep_nan(a, keep_nan(b, high * sqrt(1.0 + ratio * ratio)));
+    return select(length, V(infinity()), is_infinite(a) | is_infinite(b));
+}
+
 fn upper(x: V) -> V {
     return bitcast<V>(bitcast<vec4<u32>>(x) & vec4<u32>(0xfffff000u));
 }

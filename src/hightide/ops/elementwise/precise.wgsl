@@ -28,6 +28,10 @@ fn precise_log(x: V) -> V {
     return select(log(x), precise_log1p(x - 1.0), abs(x - 1.0) < V(0.29));
 }
 
+fn precise_logit(x: V) -> V {
+    return precise_log(x / (1.0 - x));
+}
+
 fn precise_tanh(x: V) -> V {
     let e = precise_expm1(2.0 * min(abs(x), V(15.0)));   // beyond, the result is 1
     return keep_nan(x, with_sign_of(x, e / (e + 2.0)));

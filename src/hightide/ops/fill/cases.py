@@ -23,4 +23,6 @@ CASES = [
     Case("scalar_tensor", "aten.scalar_tensor.default", (2.5,)),
     Case("arange_end", "aten.arange.default", (7,), out="int32"),
     Case("arange_start", "aten.arange.start", (3, 9.5)),
+    Case("empty", "aten.empty.default", ([Size(1, 0), 3], x2)),
+    Case("empty_ordered", "dim_order_ops._empty_dim_order.default", ([2, Size(1, 0)], x2), out="int32"),
 ]

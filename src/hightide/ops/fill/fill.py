@@ -95,7 +95,13 @@ SIZE: dict[str, Any] = {"size": tuple[Int, ...]}
 LIKE: dict[str, Any] = {"x": Tensor}
 VALUE: dict[str, Any] = {"fill_value": Number}
 _declare(Full, "aten.full.default", arguments=SIZE | VALUE)
-_declare(Full, "aten.zeros.default", "aten.empty.memory_format", arguments=SIZE)
+EMPTY = (
+    "aten.empty.memory_format",
+    "aten.empty.default",
+    "aten.empty_permuted.default",
+    "dim_order_ops._empty_dim_order.default",
+)
+_declare(Full, "aten.zeros.default", *EMPTY, arguments=SIZE)
 _declare(Full, "aten.ones.default", arguments=SIZE, value=1)
 _declare(Full, "aten.full_like.default", "aten.fill.Scalar", arguments=LIKE | VALUE)
 _declare(Full, "aten.zeros_like.default", arguments=LIKE)

@@ -70,6 +70,39 @@ class AddMm(Op):
         return beta * bias + alpha * (x @ y)
 
 
+@op("aten.addmv.default", family="matmul")
+class AddMv(Op):
+    """beta * bias + alpha * (x @ vector); the bias broadcasts, and does not count where beta is 0."""
+
+    bias: Tensor
+    x: Tensor
+    vector: Tensor
+    beta: float = 1.0
+    alpha: float = 1.0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        bias, x, vector = self.bias, self.x, self.vector
+        if x.rank != 2 or vector.rank != 1 or x.width != vector.dims[0]:
+            raise InputError(f"{list(x.dims)} and {list(vector.dims)} cannot be multiplied")
+        if broadcast(bias.dims, x.dims[:1]) != x.dims[:1]:
+            raise InputError(f"a bias of {list(bias.dims)} does not broadcast to {list(x.dims[:1])}")
+        return [x.dims[:1]]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        column = Tensor(self.bias.value, (self.bias.numel, 1)) if self.beta else None
+        sizes = (1, *self.x.dims, 1)
+        yield matmul(self.x, self.vector, out, sizes, bias=column, beta=self.beta, alpha=self.alpha)
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return matmul_flops(self.x, dispatch)
+
+    @staticmethod
+    def reference(bias: np.ndarray, x: np.ndarray, vector: np.ndarray, beta: float, alpha: float) -> np.ndarray:
+        if x.dtype.kind != "f":  # torch cuts the factors of integers
+            beta, alpha = int(beta), int(alpha)
+        return (beta * bias if beta else 0) + alpha * (x @ vector)
+
+
 def matmul_flops(x: Tensor, dispatch: Dispatch) -> int:
     return 2 * x.width * sum(out.numel for out in distinct(dispatch.writes))
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hightide.errors import InputError
+from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import (
     Context,
@@ -17,6 +17,7 @@ from hightide.ops.contract import (
     Kernel,
     LiveInt,
     MovingOp,
+    Op,
     Tensor,
     ceil_div,
     existing_dim,
@@ -25,8 +26,9 @@ from hightide.ops.contract import (
     op,
     strides_of,
 )
+from hightide.ops.fill.fill import fill
 from hightide.ops.movement import pieces, slices
-from hightide.ops.movement.strided import broadcast_strides, copy, move, moved_kind, place, rotate
+from hightide.ops.movement.strided import broadcast_strides, continue_edges, copy, move, moved_kind, place, rotate
 
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default", "aten.t_copy.default", "aten.t.default")
 
@@ -54,6 +56,110 @@ class Permute(MovingOp):
     @staticmethod
     def reference(x: np.ndarray, order: tuple[int, ...] | None) -> np.ndarray:
         return np.transpose(x, order)
+
+
+@op("aten.transpose_copy.int", "aten.transpose.int", family="movement")
+class Transpose(MovingOp):
+    """Two dims swapped."""
+
+    x: Tensor
+    dim0: int
+    dim1: int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        return [tuple(self.x.dims[d] for d in _swapped(self.x.rank, self.dim0, self.dim1))]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        strides = strides_of(self.x.dims)
+        order = _swapped(self.x.rank, self.dim0, self.dim1)
+        yield move(self.x, out, out.dims, tuple(strides[d] for d in order), strides_of(out.dims))
+
+    @staticmethod
+    def reference(x: np.ndarray, dim0: int, dim1: int) -> np.ndarray:
+        return np.transpose(x, _swapped(x.ndim, dim0, dim1))
+
+
+def _swapped(rank: int, dim0: int, dim1: int) -> list[int]:
+    order = list(range(rank))
+    first, second = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
+    if rank:
+        order[first], order[second] = second, first
+    return order
+
+
+@op("aten.diagonal_copy.default", "aten.diagonal.default", family="movement")
+class Diagonal(MovingOp):
+    """The diagonal `offset` columns right of the main one, of the matrices that two dims make; it is the last dim."""
+
+    x: Tensor
+    offset: int = 0
+    dim1: int = 0
+    dim2: int = 1
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        row, column = self._matrix()
+        rows, columns = self.x.dims[row], self.x.dims[column]
+        length = max(min(rows, columns - self.offset) if self.offset > 0 else min(rows + self.offset, columns), 0)
+        return [(*(d for n, d in enumerate(self.x.dims) if n not in (row, column)), length)]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        if not out.numel:
+            return
+        (row, column), strides = self._matrix(), strides_of(self.x.dims)
+        others = tuple(s for n, s in enumerate(strides) if n not in (row, column))
+        start = self.offset * strides[column] if self.offset > 0 else -self.offset * strides[row]
+        source = (*others, strides[row] + strides[column])
+        yield move(self.x, out, out.dims, source, strides_of(out.dims), src_start=start)
+
+    def _matrix(self) -> tuple[int, int]:
+        row, column = existing_dim(self.dim1, self.x.dims), existing_dim(self.dim2, self.x.dims)
+        if row == column:
+            raise InputError(f"the diagonal of dim {row} and itself")
+        return row, column
+
+    @staticmethod
+    def reference(x: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
+        return np.diagonal(x, offset, dim1, dim2)
+
+
+@op("aten.as_strided_copy.default", family="movement")
+class AsStrided(MovingOp):
+    """Elements of x, as it lies in memory, at any strides."""
+
+    x: Tensor
+    sizes: tuple[Int, ...]
+    strides: tuple[Int, ...]
+    offset: Int = 0
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        sizes, strides, offset = self._box(ctx)
+        _check_box(sizes, strides, offset, self.x.numel)
+        return [sizes]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        sizes, strides, offset = self._box(ctx)
+        if out.numel:
+            yield move(self.x, out, sizes, strides, strides_of(sizes), src_start=offset)
+
+    def _box(self, ctx: Context) -> tuple[Dims, Dims, int]:
+        return tuple(map(ctx.pin, self.sizes)), tuple(map(ctx.pin, self.strides)), ctx.pin(self.offset)
+
+    @staticmethod
+    def reference(x: np.ndarray, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> np.ndarray:
+        _check_box(sizes, strides, offset, x.size)
+        places = np.full(sizes, offset)
+        for index, stride in zip(np.indices(sizes, sparse=True), strides, strict=True):
+            places = places + index * stride
+        return x.reshape(-1)[places]
+
+
+def _check_box(sizes: Dims, strides: Dims, offset: int, count: int) -> None:
+    """All of a box lies within `count` elements."""
+    if len(sizes) != len(strides) or min((*sizes, *strides, offset)) < 0:
+        raise InputError(f"a box of {list(sizes)} at strides {list(strides)} from {offset}")
+    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if 0 not in sizes and last >= count:
+        raise InputError(f"{list(sizes)} at strides {list(strides)} from {offset} is beyond {count} elements")
 
 
 @op("aten.expand_copy.default", "aten.expand.default", family="movement")
@@ -255,6 +361,82 @@ def _pads(pads: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
         raise InputError(f"{len(pads)} pads for a tensor of rank {rank}")
     given = [(pads[n], pads[n + 1]) for n in range(len(pads) - 2, -1, -2)]
     return [(0, 0)] * (rank - len(given)) + given
+
+
+class EdgePad(MovingOp):
+    """x continued beyond its edges by its own elements. Negative pads cut."""
+
+    x: Tensor
+    pads: tuple[Int, ...]
+    continued: ClassVar[str]  # "mirror" or "edge"
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        sizes = _pads(tuple(ctx.pin(p) for p in self.pads), self.x.rank)
+        for size, (before, after) in zip(self.x.dims, sizes, strict=True):
+            if (before or after) and not _continues(self.continued, size, before, after):
+                raise InputError(f"padding {list(self.x.dims)} with {sizes} by its own elements")
+        return [tuple(d + before + after for d, (before, after) in zip(self.x.dims, sizes, strict=True))]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        sizes = _pads(tuple(ctx.pin(p) for p in self.pads), self.x.rank)
+        yield continue_edges(self.x, out, tuple(before for before, _ in sizes), self.continued)
+
+    @classmethod
+    def reference(cls, x: np.ndarray, pads: tuple[int, ...]) -> np.ndarray:
+        for dim, (before, after) in enumerate(_pads(pads, x.ndim)):
+            last = x.shape[dim] - 1
+            index = np.arange(-before, x.shape[dim] + after)
+            mirrored = last - np.abs(last - np.abs(index))
+            if before or after:
+                x = np.take(x, mirrored if cls.continued == "mirror" else np.clip(index, 0, last), axis=dim)
+        return x
+
+
+def _continues(continued: str, size: int, before: int, after: int) -> bool:
+    """Whether a dim can be padded so; a mirror shows each element once."""
+    most = size - 1 if continued == "mirror" else 2**31
+    return size > 0 and max(before, after) <= most and size + before + after > 0 and min(before, after) > -size
+
+
+@op(*(f"aten.reflection_pad{rank}d.default" for rank in (1, 2, 3)), family="movement")
+class ReflectionPad(EdgePad):
+    """x mirrored at its edges: (before, after) of the last dim, then of the one before it."""
+
+    continued = "mirror"
+
+
+@op(*(f"aten.replication_pad{rank}d.default" for rank in (1, 2, 3)), family="movement")
+class ReplicationPad(EdgePad):
+    """The elements at the edges of x repeated: (before, after) of the last dim, then of the one before it."""
+
+    continued = "edge"
+
+
+@op("aten.native_dropout.default", family="movement")
+class Dropout(Op):
+    """x, and a mask of all that is kept: everything, since nothing is dropped at inference."""
+
+    x: Tensor
+    p: float
+    train: bool | None = None
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        _check_dropout(self.p, self.train)
+        return [self.x.dims, self.x.dims]
+
+    def plan(self, ctx: Context, out: tuple[Tensor, Tensor]) -> Iterable[Dispatch]:
+        yield copy(self.x, out[0])
+        yield fill(out[1], 1)
+
+    @staticmethod
+    def reference(x: np.ndarray, p: float, train: bool | None) -> tuple[np.ndarray, np.ndarray]:
+        _check_dropout(p, train)
+        return x, np.ones(x.shape, bool)
+
+
+def _check_dropout(p: float, train: bool | None) -> None:
+    if p and train is not False:  # torch: None is training
+        raise UnsupportedError(f"dropping {p:g} of the elements is for training; export the model with .eval()")
 
 
 @op("aten.unfold_copy.default", "aten.unfold.default", family="movement")

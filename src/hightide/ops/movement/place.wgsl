@@ -2,7 +2,8 @@
 // One thread per output word: one element, or four bytes (BYTES), so that no two threads write one word.
 // STEPS: along dim `along` the box starts `start` further, which may be live, and its elements lie `step` apart.
 // OUTSIDE the box stands the "value" `fill`, what the "tensor" `around` has there, what was there and is "kept", or x
-// "again", up to once before it (out has the dims of x). A last word's spare bytes are anything.
+// "again", up to once before it (out has the dims of x), or x mirrored at its edges ("mirror"; each element of x once at
+// most), or the "edge" itself. A last word's spare bytes are anything.
 #const T = "u32" if BYTES else "word"
 #params numel: u32
 #params fill: u32 if OUTSIDE == "value"
@@ -31,6 +32,10 @@ fn source(element: u32) -> i32 {
         #end
         #if OUTSIDE == "again"
         index += select(0, extent, index < 0);
+        #elif OUTSIDE == "mirror"
+        index = extent - 1 - abs(extent - 1 - abs(index));
+        #elif OUTSIDE == "edge"
+        index = clamp(index, 0, extent - 1);
         #end
         if (index < 0 || index >= extent) { return -1; }
         rest = rest / size;

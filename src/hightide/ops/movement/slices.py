@@ -56,6 +56,38 @@ class Slice(MovingOp):
         return x[_along(x, dim, slice(start, end, step))]
 
 
+@op("aten.narrow_copy.default", "aten.narrow.default", family="movement")
+class Narrow(MovingOp):
+    """`length` rows along `dim` from `start` on, which may be a SymInt; a negative literal counts from the end."""
+
+    x: Tensor
+    dim: int
+    start: Int
+    length: Int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, dim, length = self.x, existing_dim(self.dim, self.x.dims), ctx.pin(self.length)
+        size, start = x.dims[dim], expr_of(self.start)
+        if length < 0:
+            raise InputError(f"{length} rows of a dim")
+        low = 0 if isinstance(start, Sym) else -size
+        ctx.require(start, low, size, f"row {{value}} of a dim of {size} is asked for")
+        first = start if isinstance(start, Sym) or start >= 0 else start + size
+        asks = f"rows {{value}} to +{length} of a dim of {size} are asked for"
+        ctx.require(first, 0, size - length, f"{asks}: they must stay within {size}")
+        return [(*x.dims[:dim], length, *x.dims[dim + 1 :])]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        dim, strides = existing_dim(self.dim, self.x.dims), strides_of(self.x.dims)
+        start = _first(self.start, self.x.dims[dim])
+        yield move(self.x, out, out.dims, strides, strides_of(out.dims), live_start=(start, strides[dim]))
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, start: int, length: int) -> np.ndarray:
+        first = start % x.shape[dim] if start < 0 else start
+        return x[_along(x, dim, slice(first, first + length))]
+
+
 def _rows(ctx: Context, size: int, start: Int, end: Int, step: Int) -> int:
     """How many rows of a dim of `size` a slice has; all that a live one asks for must be there."""
     by = ctx.pin(step)

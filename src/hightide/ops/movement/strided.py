@@ -83,6 +83,11 @@ def rotate(x: Tensor, out: Tensor, shifts: Dims) -> Dispatch:
     return _placed("again", x, out, tuple(s % max(d, 1) for s, d in zip(shifts, x.dims, strict=True)))
 
 
+def continue_edges(x: Tensor, out: Tensor, before: Dims, how: str) -> Dispatch:
+    """Copy x to where it starts `before` into out; around it x goes on, as a "mirror" or as its "edge"."""
+    return _placed(how, x, out, before)
+
+
 def _placed(outside: str, x: Tensor, out: Tensor, before: Dims, **given: Any) -> Dispatch:
     """`outside` is what stands around x; see the kernel."""
     packed = moved_kind(x, out) == "u8"

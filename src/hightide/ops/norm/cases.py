@@ -53,4 +53,16 @@ CASES = [
         "aten._native_batch_norm_legit_no_training.default",
         (In(("S", 6)), None, None, floats(6), floats(6, low=0.5), 0.1, 1e-3),
     ),
+    Case(
+        "batch_norm_not_training",
+        "aten._native_batch_norm_legit.default",
+        (In(("B", 5, "S")), floats(5), None, floats(5), floats(5, low=0.5), False, 0.1, 1e-5),
+    ),
+    Case(
+        "batch_norm_of_batch",
+        "aten._native_batch_norm_legit.no_stats",
+        (In(("B", 5, "S", "T")), floats(5), floats(5), True, 0.1, 1e-5),
+        tolerance=1e-5,
+        empty=False,
+    ),
 ]

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import InputError
+from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Scratch, Tensor, ceil_div, kernel, op
+from hightide.ops.reduce.reduce import mean_of, variance_of
 from hightide.ops.rows import row_lanes
 
 
@@ -206,8 +207,7 @@ class GroupNorm(Op):
         return _affine(rows.reshape(x.shape), weight, bias), mean.reshape(moment), scale.reshape(moment)
 
 
-@op("aten._native_batch_norm_legit_no_training.default", family="norm")
-class BatchNorm(Op):
+class ByStatistics(Op):
     """Standardized by given means and variances of the channels of x [N, C, ...]; the other outputs are empty."""
 
     x: Tensor
@@ -215,8 +215,6 @@ class BatchNorm(Op):
     bias: Tensor | None
     mean: Tensor
     variance: Tensor
-    momentum: float
-    eps: float
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x = self.x
@@ -226,20 +224,8 @@ class BatchNorm(Op):
         return [x.dims, (0,), (0,)]
 
     def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
-        x = self.x
-        yield kernel("norm/batch_norm.wgsl", WEIGHT=self.weight is not None, BIAS=self.bias is not None).over(
-            ceil_div(x.numel, 64),
-            x=x,
-            means=self.mean,
-            variances=self.variance,
-            weight=self.weight,
-            bias=self.bias,
-            out=out[0],
-            numel=x.numel,
-            channels=x.dims[1],
-            spatial=math.prod(x.dims[2:]),
-            eps=self.eps,
-        )
+        eps: float = self.arguments()["eps"]
+        yield by_channel(self.x, self.mean, self.variance, self.weight, self.bias, out[0], eps)
 
     @staticmethod
     def reference(
@@ -253,6 +239,91 @@ class BatchNorm(Op):
         along = (-1,) + (1,) * (x.ndim - 2)
         result = (x - mean.reshape(along)) / np.sqrt(variance.reshape(along) + eps)
         return _affine(result, weight, bias), np.zeros(0), np.zeros(0)
+
+
+@op("aten._native_batch_norm_legit_no_training.default", family="norm")
+class BatchNorm(ByStatistics):
+    """Standardized by given means and variances of the channels of x [N, C, ...]; the other outputs are empty."""
+
+    momentum: float
+    eps: float
+
+
+@op("aten._native_batch_norm_legit.default", family="norm")
+class BatchNormNotTraining(ByStatistics):
+    """The same, of a model that could be trained; refused where it is."""
+
+    training: bool
+    momentum: float
+    eps: float
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.training:
+            raise UnsupportedError("a batch norm that updates its statistics; export the model with .eval()")
+        return super().outputs(ctx)
+
+
+@op("aten._native_batch_norm_legit.no_stats", family="norm")
+class BatchNormOfBatch(Op):
+    """Standardized by the means and variances of the channels of x [N, C, ...]; also the means and 1 / deviations."""
+
+    x: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
+    training: bool  # the batch has the only statistics either way
+    momentum: float
+    eps: float
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x = self.x
+        if x.rank < 2:
+            raise InputError(f"{list(x.dims)} has no channels")
+        for t in present(self.weight, self.bias):
+            if t.dims != x.dims[1:2]:
+                raise InputError(f"a weight or bias of {list(t.dims)} for {x.dims[1]} channels")
+        return [x.dims, x.dims[1:2], x.dims[1:2]]
+
+    def plan(self, ctx: Context, out: tuple[Tensor, ...]) -> Iterable[Dispatch]:
+        x, dims = self.x, [d for d in range(self.x.rank) if d != 1]
+        yield mean_of(x, dims, out[1])
+        yield variance_of(x, dims, 0, out[2], eps=self.eps)
+        yield by_channel(x, out[1], out[2], self.weight, self.bias, out[0], eps=None)
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+    ) -> tuple[np.ndarray, ...]:
+        dims, along = tuple(d for d in range(x.ndim) if d != 1), (-1,) + (1,) * (x.ndim - 2)
+        if not x.size:
+            return x, np.full(x.shape[1], np.nan), np.full(x.shape[1], np.nan)
+        mean, scale = np.mean(x, dims), 1 / np.sqrt(np.var(x, dims) + eps)
+        return _affine((x - mean.reshape(along)) * scale.reshape(along), weight, bias), mean, scale
+
+
+def by_channel(
+    x: Tensor,
+    mean: Tensor,
+    spread: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    out: Tensor,
+    eps: float | None,
+) -> Dispatch:
+    """x standardized by means of its channels and what they spread: variances, or without `eps` 1 / deviations."""
+    route = kernel("norm/batch_norm.wgsl", WEIGHT=weight is not None, BIAS=bias is not None, SCALES=eps is None)
+    return route.over(
+        ceil_div(x.numel, 64),
+        x=x,
+        means=mean,
+        spreads=spread,
+        weight=weight,
+        bias=bias,
+        out=out,
+        numel=x.numel,
+        channels=x.dims[1],
+        spatial=math.prod(x.dims[2:]),
+        **({} if eps is None else {"eps": eps}),
+    )
 
 
 def check_weight(x: Tensor, weight: Tensor) -> None:

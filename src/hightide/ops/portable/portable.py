@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
+from hightide.ops.portable import convolution_gradient
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -62,10 +64,25 @@ def _binary(function: Reference) -> Reference:
 
 # ---- sizes that depend on values
 
+MOST = 1 << 26  # elements: a damaged program may ask for any number
+
+
+def _repeat_interleave(repeats: Array, output_size: int | None = None) -> Array:
+    total = int(repeats.sum())
+    if repeats.min(initial=0) < 0 or total > MOST:
+        raise InputError(f"{total} elements by repetition")
+    return np.repeat(np.arange(len(repeats)), repeats)
+
+
 VALUE_SIZED: dict[str, Reference] = {
     "aten.nonzero.default": lambda x: np.stack(np.nonzero(np.atleast_1d(x)), axis=-1)[:, : x.ndim],
     "aten.masked_select.default": lambda x, mask: np.extract(*np.broadcast_arrays(mask, x)),
+    "aten.repeat_interleave.Tensor": _repeat_interleave,
 }
+
+# ---- training
+
+GRADIENTS: dict[str, Reference] = {"aten.convolution_backward.default": convolution_gradient.reference}
 
 # ---- numbers: what a method computes between delegates
 
@@ -85,5 +102,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **GRADIENTS, **NUMBERS}.items():
     register(_name, _reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -78,4 +79,20 @@ CASES = [
     Case("var_whole", "aten.var.correction", (In(("S", 37), low=7, high=9), None, 0.5), tolerance=1e-5, empty=False),
     Case("var_dim", "aten.var.dim", (In(("S", 5, "T", 7)), [1, 3], True, True), tolerance=1e-5),
     Case("var_dim_biased", "aten.var.dim", (In((9, "S")), [0], False), tolerance=1e-5),
+    Case("var_mean", "aten.var_mean.correction", (In(("S", 300)), [-1]), out=("float32",) * 2, tolerance=1e-5),
+    Case(
+        "var_mean_live",
+        "aten.var_mean.correction",
+        (In(("S", "T", 11)), [0, 1], 0, True),
+        out=("float32", "float32"),
+        tolerance=1e-5,
+        empty=False,
+    ),
+    *(
+        Case(f"cdist_{p:g}", "aten._cdist_forward.default", (In(("B", "S", 7)), In(("B", "T", 7)), p), tolerance=1e-5)
+        for p in (0.0, 1.0, 2.0, 3.5, math.inf)
+    ),
+    Case("cdist_broadcast", "aten._cdist_forward.default", (In(("B", 1, "S", 3)), In((2, "T", 3)), 2.0, 0)),
+    Case("pdist", "aten._pdist_forward.default", (In((11, "S")), 2.0), tolerance=1e-5),
+    Case("pdist_live", "aten._pdist_forward.default", (In(("S", 5)), 1.5), tolerance=1e-5),
 ]

@@ -16,6 +16,7 @@ from hightide.ops.arguments import ignores
 from hightide.ops.contract import Context, Op, ceil_div, normalize_dim, op, require_dtype, strides_of
 from hightide.ops.fill.fill import fill
 from hightide.ops.kernel import Dispatch, Kernel, Tensor, kernel
+from hightide.ops.reduce import distance
 from hightide.ops.storage import GPU_TYPE
 
 HELD = {**GPU_TYPE, "int8": "i8"}  # what an element is in memory
@@ -47,10 +48,10 @@ class Reduction(Op):
             yield fill(out, self.empty or 0)
             return
         floats = not self.truth and (kind == "f32" or (self.result != "index" and to == "f32"))
-        lanes, places = self.places(out)
+        lanes, given = places(self.x, self.reduced(), out)
         route = _route(kind, to, "f32" if floats else "i32", self.join, self.result, self.truth, lanes)
         outputs = 4 if to == "u8" and lanes == 64 else 64 // lanes
-        yield route.over(ceil_div(out.numel, outputs), out=out, indices=indices, **places)
+        yield route.over(ceil_div(out.numel, outputs), out=out, indices=indices, **given)
 
     def _gives(self, kind: str, to: str, dtype: str) -> bool:
         """Whether its kernel has this result: bytes are the truth, or one of the elements."""
@@ -65,25 +66,49 @@ class Reduction(Op):
     def reduced(self) -> list[int]:
         return reduced_dims(self.x.rank, getattr(self, "dim", ()))
 
-    def places(self, out: Tensor) -> tuple[int, dict[str, Any]]:
-        """Threads per output, and what elements.wgsl declares."""
-        x, reduced, strides = self.x, self.reduced(), strides_of(self.x.dims)
-        if x.rank > 8:
-            raise UnsupportedError(f"a tensor of rank {x.rank} is over the 8 dims that kernels take")
-        kept_dims, kept_strides = _merged([(x.dims[n], strides[n]) for n in range(x.rank) if n not in reduced])
-        dims, steps = _merged([(x.dims[n], strides[n]) for n in reduced])
-        count = math.prod(dims)
-        return lanes_for(count, out.numel, contiguous=steps[-1] == 1), {
-            "x": x,
-            "outputs": out.numel,
-            "count": count,
-            "first_kept": 8 - len(kept_dims),
-            "first_reduced": 8 - len(dims),
-            "kept_dims": _leading(kept_dims, 1),
-            "kept_strides": _leading(kept_strides, 0),
-            "reduced_dims": _leading(dims, 1),
-            "reduced_strides": _leading(steps, 0),
-        }
+
+def places(x: Tensor, reduced: list[int], out: Tensor) -> tuple[int, dict[str, Any]]:
+    """Threads per output, and what elements.wgsl declares."""
+    strides = strides_of(x.dims)
+    if x.rank > 8:
+        raise UnsupportedError(f"a tensor of rank {x.rank} is over the 8 dims that kernels take")
+    kept_dims, kept_strides = _merged([(x.dims[n], strides[n]) for n in range(x.rank) if n not in reduced])
+    dims, steps = _merged([(x.dims[n], strides[n]) for n in reduced])
+    count = math.prod(dims)
+    return lanes_for(count, out.numel, contiguous=steps[-1] == 1), {
+        "x": x,
+        "outputs": out.numel,
+        "count": count,
+        "first_kept": 8 - len(kept_dims),
+        "first_reduced": 8 - len(dims),
+        "kept_dims": _leading(kept_dims, 1),
+        "kept_strides": _leading(kept_strides, 0),
+        "reduced_dims": _leading(dims, 1),
+        "reduced_strides": _leading(steps, 0),
+    }
+
+
+def mean_of(x: Tensor, reduced: list[int], out: Tensor) -> Dispatch:
+    """The mean over some dims; of nothing NaN."""
+    require_dtype("f32", x, out)
+    if not x.numel:
+        return fill(out, math.nan)
+    lanes, given = places(x, reduced, out)
+    route = _route("f32", "f32", "f32", "sum", "mean", False, lanes)
+    return route.over(ceil_div(out.numel, 64 // lanes), out=out, indices=None, **given)
+
+
+def variance_of(x: Tensor, reduced: list[int], correction: float, out: Tensor, eps: float | None = None) -> Dispatch:
+    """The variance over some dims, or with `eps` 1 / sqrt(variance + eps)."""
+    require_dtype("f32", x, out)
+    lanes, given = places(x, reduced, out)
+    divisor = max(given["count"] - correction, 0)
+    if not x.numel or (divisor == 0 and given["count"] == 1):  # 0 / 0, which WGSL does not promise
+        return fill(out, math.nan)
+    scale = {} if eps is None else {"eps": eps}
+    name = f"{'variance' if eps is None else 'deviation'}_{lanes}_lanes"
+    route = kernel("reduce/variance.wgsl", name, KIND="f32", LANES=lanes, SCALE=eps is not None)
+    return route.over(ceil_div(out.numel, 64 // lanes), out=out, divisor=float(divisor), **scale, **given)
 
 
 class Whole(Reduction):
@@ -155,15 +180,8 @@ class Variance(Reduction):
 
     empty = math.nan
 
-    def variance(self, correction: float, out: Tensor) -> Iterable[Dispatch]:
-        require_dtype("f32", self.x, out)
-        lanes, places = self.places(out)
-        divisor = max(places["count"] - correction, 0)
-        if not self.x.numel or (divisor == 0 and places["count"] == 1):  # 0 / 0, which WGSL does not promise
-            yield fill(out, math.nan)
-        else:
-            route = kernel("reduce/variance.wgsl", f"variance_{lanes}_lanes", KIND="f32", LANES=lanes)
-            yield route.over(ceil_div(out.numel, 64 // lanes), out=out, divisor=float(divisor), **places)
+    def variance(self, correction: float, out: Tensor) -> Dispatch:
+        return variance_of(self.x, self.reduced(), correction, out)
 
 
 @op("aten.var.correction", family="reduce")
@@ -174,12 +192,29 @@ class VarianceByCorrection(Variance):
     correction: int | float = 1
     keepdim: bool = False
 
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return self.variance(self.correction, out)
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        yield self.variance(self.correction, out)
 
     @staticmethod
     def reference(x: np.ndarray, dim: int | tuple[int, ...] | None, correction: float, keepdim: bool) -> Any:
         return _variance(x, dim, correction, keepdim)
+
+
+@op("aten.var_mean.correction", family="reduce")
+class VarianceAndMean(VarianceByCorrection):
+    """The variance over some dims or all, with a correction of any size, and the mean."""
+
+    result = "both"
+
+    def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
+        yield self.variance(self.correction, out[0])
+        yield mean_of(self.x, self.reduced(), out[1])
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int | tuple[int, ...] | None, correction: float, keepdim: bool) -> Any:
+        axis: Any = tuple(reduced_dims(x.ndim, dim)) or None
+        mean = np.mean(x, axis=axis, keepdims=keepdim) if x.size else np.sum(x, axis=axis, keepdims=keepdim) * math.nan
+        return _variance(x, dim, correction, keepdim), mean
 
 
 @op("aten.var.dim", family="reduce")
@@ -191,7 +226,7 @@ class VarianceOverDims(Variance):
     keepdim: bool = False
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return self.variance(int(self.unbiased), out)
+        yield self.variance(int(self.unbiased), out)
 
     @staticmethod
     def reference(x: np.ndarray, dim: int | tuple[int, ...] | None, unbiased: bool, keepdim: bool) -> Any:
@@ -243,3 +278,6 @@ def lanes_for(count: int, outputs: int, contiguous: bool) -> int:
 
 def _leading(dims: Dims, fill: int) -> Dims:
     return (fill,) * (8 - len(dims)) + dims
+
+
+__all__ = ["HELD", "distance", "lanes_for", "mean_of", "reduced_dims", "variance_of"]

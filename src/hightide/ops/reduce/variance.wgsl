@@ -1,10 +1,11 @@
 // out[o] = the squared distances of all x over the reduced dims from their mean, added up and divided by `divisor`.
 // LANES threads per output, each taking every LANES-th element: their mean, then the distances from it; the first thread
 // then joins the lanes' (mean, squares): one barrier. Elements are taken less the output's first one, so that a mean far
-// from zero costs no digits.
+// from zero costs no digits. SCALE: 1 / sqrt(that + eps) instead.
 #const C = "f32"
 #include "reduce/elements.wgsl"
 #params divisor: f32
+#params eps: f32 if SCALE
 #write out: f32
 
 const LANES = ${LANES}u;
@@ -49,5 +50,9 @@ fn taken(by: u32) -> f32 { return f32((params.count + LANES - 1u - by) / LANES);
             squares += parts[lane + i].squares + distance * distance * taken(i);
         }
     }
+    #if SCALE
+    store_out(output, 1.0 / sqrt(squares / params.divisor + params.eps));
+    #else
     store_out(output, squares / params.divisor);
+    #end
 }

@@ -24,4 +24,23 @@ CASES = [
     Case("pixel_shuffle", "aten.pixel_shuffle.default", (In(("B", 12, "S", "T")), 2)),
     Case("pixel_shuffle_plane", "aten.pixel_shuffle.default", (In((9, "S", 2)), 3)),
     Case("pixel_unshuffle", "aten.pixel_unshuffle.default", (In(("S", 2, 6, 9)), 3)),
+    *(
+        Case(
+            f"grid_bicubic_{padding}_{corners}",
+            "aten.grid_sampler_2d.default",
+            (In(("B", 3, 6, "T")), In(("B", "S", "T", 2), low=-1.8, high=1.8), 2, padding, corners),
+            tolerance=5e-5,
+        )
+        for padding in (0, 1, 2)
+        for corners in (False, True)
+    ),
+    Case("smooth_smaller", "aten._upsample_bilinear2d_aa.default", (image, [4, 3], False), tolerance=1e-5, empty=False),
+    Case(
+        "smooth_larger",
+        "aten._upsample_bilinear2d_aa.default",
+        (image, [30, 11], False, None, None),
+        tolerance=1e-5,
+        empty=False,
+    ),
+    Case("smooth_corners", "aten._upsample_bilinear2d_aa.default", (image, [7, 5], True), tolerance=1e-5, empty=False),
 ]

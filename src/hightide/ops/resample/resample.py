@@ -12,12 +12,12 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op, strides_of
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, op, strides_of
 from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, per_dim
 from hightide.ops.movement.strided import move
 
 # In the order of torch's numbers for them: how a pixel is found, and what is beyond an image's edges.
-SAMPLERS, PADDINGS = ("bilinear", "nearest"), ("zeros", "border", "reflection")
+SAMPLERS, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,73 @@ class UpsampleBilinear(Upsample):
         return _mix(x, *(np.broadcast_to(p, (len(x), *out_size)) for p in places))
 
 
+@op("aten._upsample_bilinear2d_aa.default", family="resample")
+class UpsampleBilinearSmooth(Op):
+    """An image at another size, each pixel the mean of those around its place, by weights that fall to the sides.
+
+    Where the image gets smaller, all pixels that one stands for count (antialiasing).
+    """
+
+    x: Tensor
+    size: tuple[Int, ...]
+    align_corners: bool
+    scale_y: float | None = None
+    scale_x: float | None = None
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        _check_image(self.x.dims)
+        return [(*self.x.dims[:2], *per_dim(ctx, self.size, 2, "output_size", least=1))]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        scales = _smooth_scales(self.x.dims, out.dims, self.align_corners, self.scale_y, self.scale_x)
+        yield kernel("resample/smooth.wgsl").over(
+            ceil_div(out.numel, 64),
+            x=self.x,
+            out=out,
+            numel=out.numel,
+            in_size=self.x.dims[-2:],
+            out_size=out.dims[-2:],
+            scale_y=scales[0],
+            scale_x=scales[1],
+        )
+
+    def flops(self, dispatch: Dispatch) -> float:
+        return 4 * (self.x.numel + sum(out.numel for out in dispatch.writes if isinstance(out, Tensor)))
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, size: Dims, align_corners: bool, scale_y: float | None, scale_x: float | None
+    ) -> np.ndarray:
+        out = (*x.shape[:2], *size)
+        scales = _smooth_scales(x.shape, out, align_corners, scale_y, scale_x)
+        down, right = (_smooth_weights(n, m, s) for n, m, s in zip(x.shape[2:], size, scales, strict=True))
+        return (down @ x @ right.T).astype(x.dtype)
+
+
+def _smooth_scales(
+    dims: Dims, out: Dims, corners: bool, scale_y: float | None, scale_x: float | None
+) -> tuple[float, float]:
+    """Input pixels per output pixel, in height and width."""
+
+    def one(size: int, to: int, factor: float | None) -> float:
+        if corners:
+            return (size - 1) / (to - 1) if to > 1 else 0.0
+        return 1 / factor if factor and factor > 0 else size / to
+
+    return one(dims[-2], out[-2], scale_y), one(dims[-1], out[-1], scale_x)
+
+
+def _smooth_weights(size: int, to: int, scale: float) -> np.ndarray:
+    """What each of `size` pixels counts in each of `to`."""
+    reach, pixel = max(scale, 1.0), np.arange(size)
+    center = scale * (np.arange(to)[:, None] + 0.5)
+    first = np.maximum(np.trunc(center - reach + 0.5), 0)
+    inside = (pixel >= first) & (pixel < np.minimum(np.trunc(center + reach + 0.5), size))
+    weight = np.where(inside, np.maximum(1 - np.abs(pixel - center + 0.5) / reach, 0), 0)
+    total = weight.sum(axis=1, keepdims=True)
+    return weight / np.where(total, total, 1)
+
+
 @op("aten.grid_sampler_2d.default", family="resample")
 class GridSampler(Op):
     """The image at places that a grid [N, H, W, (x, y)] gives, from -1 to 1 over the image."""
@@ -144,7 +211,7 @@ class GridSampler(Op):
         return [(*x.dims[:2], *grid.dims[1:3])]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        if self.mode not in (0, 1) or self.padding not in (0, 1, 2):
+        if self.mode not in (0, 1, 2) or self.padding not in (0, 1, 2):
             raise UnsupportedError(f"interpolation mode {self.mode} with padding mode {self.padding} has no kernel")
         if out.numel:
             route = _resample(SAMPLERS[self.mode], True, PADDINGS[self.padding], self.align_corners)
@@ -152,14 +219,14 @@ class GridSampler(Op):
 
     @staticmethod
     def reference(x: np.ndarray, grid: np.ndarray, mode: int, padding: int, align_corners: bool) -> np.ndarray:
-        if mode not in (0, 1):
+        if mode not in (0, 1, 2):
             raise UnsupportedError(f"interpolation mode {mode} has no reference")
         places = []
         for at, n in ((grid[..., 1], x.shape[2]), (grid[..., 0], x.shape[3])):
             place = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
-            if padding == 2:
-                place = _reflect(place, 0 if align_corners else -0.5, n - 1 if align_corners else n)
-            places.append(np.clip(place, 0, n - 1) if padding else place)
+            places.append(place if mode == 2 else _padded(place, n, padding, align_corners))
+        if mode == 2:
+            return _mix_cubic(x, places[0], places[1], padding, align_corners)
         if mode == 1:
             return _pixels(x, *(np.round(p) for p in places))
         return _mix(x, *places)
@@ -168,7 +235,7 @@ class GridSampler(Op):
 @cache
 def _resample(sampler: str, grid: bool, padding: str, corners: bool) -> Kernel:
     route = f"{'grid' if grid else 'upsample'}_{sampler}"
-    constants = {"GRID": grid, "NEAREST": sampler == "nearest", "CORNERS": corners}
+    constants: dict[str, str | bool] = {"GRID": grid, "SAMPLER": sampler, "CORNERS": corners}
     return kernel("resample/resample.wgsl", route, PADDING=padding, **constants)
 
 
@@ -202,6 +269,13 @@ def _reflect(place: np.ndarray, low: float, span: float) -> np.ndarray:
     return low + np.where(turns % 2 == 0, rest, span - rest)
 
 
+def _padded(place: np.ndarray, size: int, padding: int, corners: bool) -> np.ndarray:
+    """Places beyond the edges moved inside, as the padding says."""
+    if padding == 2:
+        place = _reflect(place, 0 if corners else -0.5, size - 1 if corners else size)
+    return np.clip(place, 0, size - 1) if padding else place
+
+
 def _pixels(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """x at whole places [N, H, W], zero where there is no pixel."""
     height, width = x.shape[-2:]
@@ -218,6 +292,24 @@ def _mix(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     above = (1 - right) * _pixels(x, top, left) + right * _pixels(x, top, left + 1)
     below = (1 - right) * _pixels(x, top + 1, left) + right * _pixels(x, top + 1, left + 1)
     return ((1 - down) * above + down * below).astype(x.dtype)
+
+
+def _mix_cubic(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, padding: int, corners: bool) -> np.ndarray:
+    """x by cubic curves through the sixteen pixels around each place [N, H, W]; each of them is padded by itself."""
+    top, left = np.floor(rows), np.floor(columns)
+    result = np.zeros((*x.shape[:2], *rows.shape[1:]), x.dtype)
+    for i in range(-1, 3):
+        for j in range(-1, 3):
+            weight = _cubic(rows - top - i) * _cubic(columns - left - j)
+            taps = (_padded(top + i, x.shape[2], padding, corners), _padded(left + j, x.shape[3], padding, corners))
+            result += weight[:, None].astype(x.dtype) * _pixels(x, *(np.trunc(tap) for tap in taps))
+    return result
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """The weight of a pixel at a distance of up to 2."""
+    d = np.abs(distance)
+    return np.where(d <= 1, (1.25 * d - 2.25) * d * d + 1, ((-0.75 * d + 3.75) * d - 6) * d + 3)
 
 
 @op("aten.pixel_shuffle.default", family="resample")

@@ -13,4 +13,8 @@ CASES = [
     Case("cumsum_bytes", "aten.cumsum.default", (In((3, "S"), "int8", -99, 99), 1), out="int32"),
     Case("cumsum_mixed", "aten.cumsum.default", (In(("S", 5), "int32", -9, 9), 0)),
     Case("cumsum_scalar", "aten.cumsum.default", (In(()), 0)),
+    Case("cumprod", "aten.cumprod.default", (In(("S", 301), low=0.95, high=1.05), -1), tolerance=2e-5),
+    Case("cumprod_live", "aten.cumprod.default", (x3, 1, None), tolerance=1e-5),
+    Case("cumprod_ints", "aten.cumprod.default", (In(("B", 17, "S"), "int32", -2, 2), -2), out="int32"),
+    Case("cumprod_bools", "aten.cumprod.default", (In(("S", 29), "bool"), 1), out="int64"),
 ]

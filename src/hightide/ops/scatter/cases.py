@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hightide.ops.case import CONTEXT, Case, In
+from hightide.ops.case import CONTEXT, Case, In, floats, x3
+
+pooled = In(("B", 2, 4, 3))
 
 CASES = [
     # a row per index, of some dims or all
@@ -86,5 +88,59 @@ CASES = [
         "aten.scatter_add.default",
         (In((5, 3), "int32", -9, 9), 0, In(("S", 3), "int32", 0, 4), In(("S", 3), "int32", -9, 9)),
         out="int32",
+    ),
+    # joined
+    *(
+        Case(
+            f"scatter_reduce_{how}_{with_self}",
+            "aten.scatter_reduce.two",
+            (In(("B", 7)), 1, In(("B", "S"), "int32", 0, 6), In(("B", "S")), how, with_self),
+            tolerance=1e-5,
+        )
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for with_self in (False, True)
+    ),
+    *(
+        Case(
+            f"scatter_reduce_{how}_ints",
+            "aten.scatter_reduce.two",
+            (In((5, 3), "int32", -9, 9), 0, In(("S", 3), "int32", 0, 4), In(("S", 3), "int32", -9, 9), how, False),
+            out="int32",
+        )
+        for how in ("mean", "amax", "amin")
+    ),
+    Case(
+        "scatter_multiply",
+        "aten.scatter.reduce",
+        (In(("S", 12)), 1, In(("S", 5), "int32", 0, 11), In(("S", 7)), "multiply"),
+        tolerance=1e-5,
+    ),
+    Case(
+        "scatter_add_value",
+        "aten.scatter.value_reduce",
+        (In(("S", 11)), -1, In(("S", 3), "int32", 0, 10), 1.5, "add"),
+        tolerance=1e-5,
+    ),
+    Case(
+        "scatter_multiply_value",
+        "aten.scatter.value_reduce",
+        (In((7,), "int32", -9, 9), 0, In(("T",), "int32", 0, 6), -3, "multiply"),
+        out="int32",
+    ),
+    Case(
+        "max_pool_gradient",
+        "aten.max_pool2d_with_indices_backward.default",
+        (pooled, In(("B", 2, 8, "T")), [2, 2], [2, 2], [0, 0], [1, 1], False, In(("B", 2, 4, 3), "int32", 0, 7)),
+        tolerance=1e-5,
+    ),
+    # in order
+    Case("masked_scatter", "aten.masked_scatter.default", (x3, In(("B", "S", 10), "bool"), x3)),
+    Case("masked_scatter_broadcast", "aten.masked_scatter.default", (In((5,)), In(("S", 1), "bool"), floats(110))),
+    Case("masked_scatter_long", "aten.masked_scatter.default", (In(("S", 97)), In(("S", 97), "bool"), floats(2100))),
+    Case(
+        "masked_scatter_bytes",
+        "aten.masked_scatter.default",
+        (In(("S", 7), "int8", -9, 9), In(("S", 7), "bool"), In(("S", 9), "int8", -9, 9)),
+        out="int8",
     ),
 ]

@@ -1,12 +1,24 @@
 // Values put into out at the places that pairs name: (place, number of a point), in order.
 // One thread per pair and element of what a place stands for; where several pairs have one place, one of them works.
-// ADD: it adds the values of all of them, in their order; else it puts the last one.
+// JOIN: it joins the values of all of them in their order (sum, prod, mean, amax or amin), and with INCLUDE what out has
+// there; "" puts the last one.
 #params points: u32, parts: u32   // elements that a place stands for
 #params first: i32                // dims of those before this one are 1
 #params dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 2>, value_strides: array<vec4<u32>, 2>
 #include "scatter/value.wgsl"
 #read pairs: vec2<u32>
 #write out: $T
+
+#if JOIN in ("amax", "amin")
+// The better of two; NaN is better than any number.
+fn better(a: $T, b: $T) -> $T {
+    #if T == "f32"
+    if ((bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u) { return a; }
+    if ((bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u) { return b; }
+    #end
+    return ${"max" if JOIN == "amax" else "min"}(a, b);
+}
+#end
 
 #main 64
     let i = group_number(group, groups) * 64u + lane;
@@ -22,15 +34,37 @@
         own += rest % size * params.value_strides[d >> 2u][d & 3];
         rest = rest / size;
     }
-    #if ADD
+    #if JOIN
     if (n > 0u) {
         if (pairs[n - 1u].x == pair.x) { return; }
     }
+    #if INCLUDE
     var sum = load_out(at);
-    for (var next = n; next < params.points; next++) {
+    var next = n;
+    #else
+    var sum = value_of(pair.y, own);
+    var next = n + 1u;
+    #end
+    for (; next < params.points; next++) {
         if (pairs[next].x != pair.x) { break; }
-        sum += value_of(pairs[next].y, own);
+        let value = value_of(pairs[next].y, own);
+        #if JOIN in ("amax", "amin")
+        sum = better(sum, value);
+        #elif JOIN == "prod"
+        sum *= value;
+        #else
+        sum += value;
+        #end
     }
+    #if JOIN == "mean"
+    let count = next - n + ${1 if INCLUDE else 0}u;
+    #if T == "i32"
+    let quotient = sum / i32(count);
+    sum = quotient - select(0, 1, sum < quotient * i32(count));   // rounded down
+    #else
+    sum /= f32(count);
+    #end
+    #end
     store_out(at, sum);
     #else
     if (n + 1u < params.points) {

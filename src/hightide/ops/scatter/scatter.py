@@ -1,15 +1,10 @@
-"""Values put, or added, where index tensors say.
-
-Each place that is named becomes a pair (place, number of its value). These are put in order, so that those of one place
-stand together: nothing is written twice, and sums are made in the same order in every run.
-"""
+"""Ops that put values, or join them, where index tensors say; `put.py` says how."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -29,96 +24,10 @@ from hightide.ops.contract import (
     strides_of,
 )
 from hightide.ops.elementwise.template import broadcast
-from hightide.ops.gather.gather import Pick, around, every_dim, own_places, picked, require_picks
-from hightide.ops.movement.strided import MAX_RANK, bits_of, broadcast_strides, copy, moved_kind, padded
-from hightide.ops.sort.pair_order import make_pairs, order_pairs, power_of_two
-
-
-@dataclass(frozen=True)
-class Points:
-    """The places that index tensors name in a tensor, as many as `dims` have elements."""
-
-    dims: Dims
-    own: Dims  # strides: where a point lies before its index tensors say
-    picks: list[Pick]
-    named: Collection[int]  # the dims of the tensor that a place is in; it stands for all elements of the others
-
-
-@dataclass(frozen=True)
-class Values:
-    """What is put there: a tensor, by strides over the dims of the other and over the points, or one number."""
-
-    source: Tensor | float
-    own_strides: Dims
-    point_strides: Dims
-
-
-def put(ctx: Context, x: Tensor, points: Points, values: Values, add: bool, out: Tensor) -> Iterator[Dispatch]:
-    """x with values at points; the last of those that share a place, or the sum of x and all of them."""
-    source = values.source
-    kind = moved_kind(x, out)
-    if isinstance(source, Tensor):
-        moved_kind(source, out)
-    if add and kind == "u8":
-        raise UnsupportedError(f"adding {x.dtype} up by index has no kernel")
-    count = math.prod(points.dims)
-    if kind != "u8" or not count:
-        yield copy(x, out)
-    if not count or not out.numel:
-        return
-    pairs = make_pairs(ctx, 1, power_of_two(count))
-    yield kernel("scatter/points.wgsl", "scatter_points", COUNT=len(points.picks)).over(
-        ceil_div(count, 64), pairs=pairs.scratch, **picked(points.dims, points.own, points.picks)
-    )
-    yield from order_pairs(ctx, pairs, count)
-    what = {"values": source} if isinstance(source, Tensor) else {"value": bits_of(out.dtype, source)}
-    given = {
-        "pairs": pairs.scratch,
-        "out": out,
-        "points": count,
-        "first_point": MAX_RANK - len(points.dims),
-        "point_dims": padded(points.dims, 1),
-        "point_strides": padded(values.point_strides, 0),
-        **what,
-    }
-    if kind == "u8":
-        yield _put_bytes(x, out, points, values, given)
-    else:
-        yield _put_words(out, points, values, kind if add else "word", given)
-
-
-def _put_words(out: Tensor, points: Points, values: Values, moved_as: str, given: dict[str, Any]) -> Dispatch:
-    """Values put into out, or added to it in the type that they are moved as."""
-    others = [d for d in range(out.rank) if d not in points.named]
-    strides, dims = strides_of(out.dims), tuple(out.dims[d] for d in others)
-    parts, add = math.prod(dims), moved_as != "word"
-    if given["points"] * parts >= 2**32:  # more than values: they are broadcast
-        raise UnsupportedError(f"{given['points']} places of {parts} elements are more than kernels count")
-    name = "scatter_add" if add else "scatter"
-    return kernel("scatter/put.wgsl", name, T=moved_as, ADD=add, VALUES="values" in given).over(
-        ceil_div(given["points"] * parts, 64),
-        parts=parts,
-        first=MAX_RANK - len(dims),
-        dims=padded(dims, 1),
-        strides=padded(tuple(strides[d] for d in others), 0),
-        value_strides=padded(tuple(values.own_strides[d] for d in others), 0),
-        **given,
-    )
-
-
-def _put_bytes(x: Tensor, out: Tensor, points: Points, values: Values, given: dict[str, Any]) -> Dispatch:
-    """x with values put into it, by words of four bytes."""
-    places = tuple(s if d in points.named else 0 for d, s in enumerate(strides_of(out.dims)))
-    return kernel("scatter/put_bytes.wgsl", "scatter_bytes", T="u32", VALUES="values" in given).over(
-        ceil_div(out.numel, 256),
-        x=x,
-        numel=out.numel,
-        first=MAX_RANK - out.rank,
-        dims=padded(out.dims, 1),
-        place_strides=padded(places, 0),
-        value_strides=padded(values.own_strides, 0),
-        **given,
-    )
+from hightide.ops.gather.gather import Pick, around, every_dim, own_places, require_picks
+from hightide.ops.movement.strided import MAX_RANK, broadcast_strides, moved_kind, padded
+from hightide.ops.scan.scan import running
+from hightide.ops.scatter.put import JOINS, SUM, Join, Points, Values, put
 
 
 @op("aten.index_put.default", family="scatter")
@@ -164,7 +73,7 @@ class IndexPut(Op):
             tuple(own.get(d, 0) for d in range(x.rank)),
             over[len(before) : len(named) - len(after)],
         )
-        return put(ctx, x, points, values, self.accumulate, out)
+        return put(ctx, x, points, values, SUM if self.accumulate else None, out)
 
     def _given(self) -> dict[int, Tensor]:
         """The index tensors by dim."""
@@ -184,7 +93,7 @@ class IndexPut(Op):
     def reference(
         x: np.ndarray, indices: tuple[np.ndarray | None, ...], values: np.ndarray, accumulate: bool
     ) -> np.ndarray:
-        return _assigned(x, every_dim(indices), values, accumulate)
+        return _assigned(x, every_dim(indices), values, SUM if accumulate else None)
 
 
 class Scattering(Op):
@@ -193,7 +102,11 @@ class Scattering(Op):
     x: Tensor
     dim: int
     index: Tensor
-    add: ClassVar[bool] = False
+
+    @property
+    def join(self) -> Join | None:
+        """How values at one place are joined; None: the last is taken."""
+        return None
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, dim = self.x, normalize_dim(self.dim, self.x.rank)
@@ -209,12 +122,11 @@ class Scattering(Op):
         strides = strides_of(to)
         own = tuple(0 if n == dim else strides[n] for n in range(len(to)))
         pick = Pick(self.index, strides_of(index), to[dim], strides[dim])
-        return put(ctx, self.x, Points(index, own, [pick], range(out.rank)), values, self.add, out)
+        return put(ctx, self.x, Points(index, own, [pick], range(out.rank)), values, self.join, out)
 
 
-@op("aten.scatter.src", family="scatter")
-class Scatter(Scattering):
-    """Elements of a tensor at their own places, but at `index` along `dim`; of several at one place the last."""
+class FromSource(Scattering):
+    """Elements of a tensor."""
 
     source: Tensor
 
@@ -228,24 +140,75 @@ class Scatter(Scattering):
         strides = strides_of(self.source.dims or (1,))
         return self.scatter(ctx, Values(self.source, (0,) * out.rank, strides), out)
 
-    @classmethod
-    def reference(cls, x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
-        if not index.size:
-            return x
-        part = np.atleast_1d(source)[tuple(slice(n) for n in np.atleast_1d(index).shape)]
-        return _scattered(x, dim, index, part, cls.add)
+
+@op("aten.scatter.src", family="scatter")
+class Scatter(FromSource):
+    """Elements of a tensor at their own places, but at `index` along `dim`; of several at one place the last."""
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
+        return _scattered(x, dim, index, source, None)
 
 
 @op("aten.scatter_add.default", family="scatter")
-class ScatterAdd(Scatter):
+class ScatterAdd(FromSource):
     """Elements of a tensor added at their own places, but at `index` along `dim`."""
 
-    add = True
+    @property
+    def join(self) -> Join:
+        return SUM
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> np.ndarray:
+        return _scattered(x, dim, index, source, SUM)
 
 
-@op("aten.scatter.value", family="scatter")
-class ScatterValue(Scattering):
-    """One number at `index` along `dim`."""
+@op("aten.scatter_reduce.two", family="scatter")
+class ScatterReduce(FromSource):
+    """Elements of a tensor joined at their own places, but at `index` along `dim`, with or without what is there."""
+
+    reduce: str
+    include_self: bool = True
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        _named_join(self.reduce)
+        return super().outputs(ctx)
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce, self.include_self)
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray, reduce: str, include_self: bool
+    ) -> np.ndarray:
+        return _scattered(x, dim, index, source, _named_join(reduce, include_self))
+
+
+@op("aten.scatter.reduce", family="scatter")
+class ScatterBy(FromSource):
+    """Elements of a tensor added ("add") or multiplied in at their own places, but at `index` along `dim`."""
+
+    reduce: str
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray, reduce: str) -> np.ndarray:
+        return _scattered(x, dim, index, source, _named_join(reduce))
+
+
+def _named_join(reduce: str, include_self: bool = True) -> Join:
+    name = {"add": "sum", "multiply": "prod"}.get(reduce, reduce)
+    if name not in JOINS:
+        raise InputError(f"values cannot be joined by {reduce!r}, only by {', '.join(JOINS)}")
+    return Join(name, include_self)
+
+
+class OfValue(Scattering):
+    """One number."""
 
     value: float | Int
 
@@ -254,20 +217,154 @@ class ScatterValue(Scattering):
         dims = self.index.dims or (1,)
         return self.scatter(ctx, Values(value, (0,) * out.rank, (0,) * len(dims)), out)
 
+
+@op("aten.scatter.value", family="scatter")
+class ScatterValue(OfValue):
+    """One number at `index` along `dim`."""
+
     @staticmethod
     def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float) -> np.ndarray:
-        return _scattered(x, dim, index, value, False) if index.size else x
+        return _scattered(x, dim, index, np.broadcast_to(value, index.shape), None)
 
 
-def _scattered(x: np.ndarray, dim: int, index: np.ndarray, values: Any, add: bool) -> np.ndarray:
+@op("aten.scatter.value_reduce", family="scatter")
+class ScatterValueBy(OfValue):
+    """One number added ("add") or multiplied in at `index` along `dim`."""
+
+    reduce: str
+
+    @property
+    def join(self) -> Join:
+        return _named_join(self.reduce)
+
+    @staticmethod
+    def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float, reduce: str) -> np.ndarray:
+        return _scattered(x, dim, index, np.broadcast_to(value, index.shape), _named_join(reduce))
+
+
+@op("aten.max_pool2d_with_indices_backward.default", family="scatter")
+class MaxPoolGradient(Op):
+    """The gradient of every maximum of a pooling of x [.., H, W], at the pixel where it was found."""
+
+    grad: Tensor
+    x: Tensor
+    size: tuple[Int, ...]
+    stride: tuple[Int, ...]
+    padding: tuple[Int, ...]
+    dilation: tuple[Int, ...]
+    ceil_mode: bool
+    indices: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, grad = self.x, self.grad
+        if x.rank not in (3, 4) or grad.dims != self.indices.dims or grad.dims[:-2] != x.dims[:-2]:
+            raise InputError(
+                f"gradients of {list(grad.dims)} at indices of {list(self.indices.dims)} for {list(x.dims)}"
+            )
+        require_picks(ctx, self.indices, x.rank - 1, x.dims[-2] * x.dims[-1])
+        return [x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        pixels, planes = math.prod(out.dims[-2:]), math.prod(out.dims[:-2])
+        points = (planes, math.prod(self.grad.dims[-2:]))
+        pick = Pick(self.indices, strides_of(points), pixels, 1)
+        values = Values(self.grad, (0,) * out.rank, strides_of(points))
+        return put(ctx, None, Points(points, (pixels, 0), [pick], range(out.rank)), values, SUM, out)
+
+    @staticmethod
+    def reference(grad: np.ndarray, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        planes = math.prod(x.shape[:-2])
+        flat = (planes, math.prod(grad.shape[-2:]))
+        result = np.zeros((planes, math.prod(x.shape[-2:])), grad.dtype)
+        np.add.at(result, (np.arange(planes)[:, None], indices.reshape(flat)), grad.reshape(flat))
+        return result.reshape(x.shape)
+
+
+@op("aten.masked_scatter.default", family="scatter")
+class MaskedScatter(Op):
+    """x, with the elements of a source, one after the other, where the mask is set.
+
+    x and the mask are broadcast. The source must have an element for every place: on a GPU nobody counts the mask.
+    """
+
+    x: Tensor
+    mask: Tensor
+    source: Tensor
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        dims = broadcast(self.x.dims, self.mask.dims)
+        if self.source.numel < math.prod(dims):
+            places = math.prod(dims)
+            raise InputError(
+                f"a source of {self.source.numel} elements is short of {places} places that a mask may name"
+            )
+        return [dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        x, mask, source = self.x, self.mask, self.source
+        packed, nbytes = moved_kind(x, out) == "u8", 4 * max(out.numel, 1)
+        moved_kind(source, out)
+        if mask.dtype != "bool" or nbytes > ctx.scratch_limit:
+            raise UnsupportedError(f"a {mask.dtype} mask for {out.numel} elements has no kernel")
+        flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
+        if not out.numel:
+            return
+        box = {"numel": out.numel, "first": MAX_RANK - out.rank, "dims": padded(out.dims, 1)}
+        strides = padded(broadcast_strides(mask.dims, out.dims), 0)
+        yield kernel("scatter/masked.wgsl", "masked_flags", PART="flags", BYTES=False).over(
+            ceil_div(out.numel, 64), mask=mask, flags=flags, strides=strides, **box
+        )
+        yield running("+", "i32", "i32", flags, (1, out.numel, 1), counts)
+        strides = padded(broadcast_strides(x.dims, out.dims), 0)
+        yield kernel("scatter/masked.wgsl", "masked_scatter", PART="take", BYTES=packed).over(
+            ceil_div(out.numel, 256 if packed else 64),
+            x=x,
+            source=source,
+            counts=counts,
+            out=out,
+            most=source.numel,
+            strides=strides,
+            **box,
+        )
+
+    @staticmethod
+    def reference(x: np.ndarray, mask: np.ndarray, source: np.ndarray) -> np.ndarray:
+        result, where = (np.array(a) for a in np.broadcast_arrays(x, mask))
+        count = np.count_nonzero(where)
+        if count > source.size:
+            raise InputError(f"a mask of {count} places for a source of {source.size} elements")
+        result[where] = source.reshape(-1)[:count]
+        return result
+
+
+def _scattered(x: np.ndarray, dim: int, index: np.ndarray, values: np.ndarray, join: Join | None) -> np.ndarray:
+    if not index.size:
+        return x
+    part = np.atleast_1d(values)[tuple(slice(n) for n in np.atleast_1d(index).shape)]
     places = own_places(np.atleast_1d(index), dim)
-    return _assigned(np.atleast_1d(x), places, values, add).reshape(x.shape)
+    return _assigned(np.atleast_1d(x), places, part, join).reshape(x.shape)
 
 
-def _assigned(x: np.ndarray, at: tuple[Any, ...], values: Any, add: bool) -> np.ndarray:
+def _assigned(x: np.ndarray, at: tuple[Any, ...], values: Any, join: Join | None) -> np.ndarray:
     result = np.array(x)
-    if add:
-        np.add.at(result, at, values)
-    else:
-        result[at] = values
+    if join is None or not join.include_self:
+        result[at] = values if join is None else _nothing(join.how, x.dtype)
+    if join is not None:
+        JOINS[join.how].at(result, at, np.asarray(values).astype(x.dtype))
+    if join is not None and join.how == "mean":
+        count = np.zeros(x.shape, int)
+        np.add.at(count, at, 1)
+        count = np.maximum(count + join.include_self, 1)
+        result = result // count if x.dtype.kind in "iu" else result / count
     return result
+
+
+def _nothing(how: str, dtype: np.dtype[Any]) -> Any:
+    """What joining begins with."""
+    if how not in ("amax", "amin"):
+        return 1 if how == "prod" else 0
+    if dtype.kind == "b":
+        return how == "amin"
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.array([-np.inf, np.inf])
+    low, high = (limits.min, limits.max) if isinstance(limits, np.iinfo) else limits
+    return low if how == "amax" else high

@@ -21,6 +21,6 @@ fn value_of(point: u32, own: u32) -> $E {
     return load_values(at);
     #end
     #else
-    return params.value;
+    return bitcast<$E>(params.value);
     #end
 }

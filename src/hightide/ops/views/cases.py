@@ -13,4 +13,6 @@ CASES = [
     Case("squeeze_live", "aten.squeeze_copy.dims", (In(("S", 1, 5)), [0, 1])),
     Case("unsqueeze", "aten.unsqueeze_copy.default", (x2, -1)),
     Case("clone", "aten.clone.default", (x3, None)),
+    Case("conj_of_reals", "aten._conj_physical.default", (x2,)),
+    Case("host_to_device", "et_copy._h2d_copy.default", (x3,)),
 ]

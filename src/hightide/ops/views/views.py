@@ -59,6 +59,9 @@ PREPACK = "et_vk.prepack.default"  # what the exporter puts between a constant a
     "aten.alias.default",
     "aten.lift_fresh_copy.default",
     "aten.detach_copy.default",
+    "aten._conj_physical.default",  # of real numbers; there are no others here
+    "et_copy._h2d_copy.default",
+    "et_copy._d2h_copy.default",
     "dim_order_ops._clone_dim_order.default",
     PREPACK,
 )

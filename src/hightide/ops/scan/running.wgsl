@@ -1,9 +1,10 @@
 // out[i] = x[0] + ... + x[i] along one dim, for every vector of `count` elements that lie `stride` apart.
 // LANES threads per vector, each taking `span` elements in a row: it adds them up, then goes over them again from what
 // the lanes before it have: one barrier.
-// OUT: f32 or i32, which sums are made in; KIND is said in element.wgsl.
+// JOIN: "+", or "*" for products. OUT: f32 or i32, which sums are made in; KIND is said in element.wgsl.
 #params vectors: u32, count: u32, stride: u32, span: u32
 #const C = OUT
+#const NONE = OUT + ("(1)" if JOIN == "*" else "()")   // the sum of nothing
 #include "reduce/element.wgsl"
 #write out: $OUT
 
@@ -21,17 +22,17 @@ var<workgroup> sums: array<$OUT, 64>;
         first = min(lane % LANES * params.span, params.count);
         end = min(first + params.span, params.count);
     }
-    var sum = $OUT();
+    var sum = $NONE;
     if (LANES > 1u) {
-        for (var i = first; i < end; i++) { sum += element(start + i * params.stride); }
+        for (var i = first; i < end; i++) { sum ${JOIN}= element(start + i * params.stride); }
         sums[lane] = sum;
         workgroupBarrier();
-        sum = $OUT();
-        for (var i = lane / LANES * LANES; i < lane; i++) { sum += sums[i]; }
+        sum = $NONE;
+        for (var i = lane / LANES * LANES; i < lane; i++) { sum ${JOIN}= sums[i]; }
     }
     for (var i = first; i < end; i++) {
         let at = start + i * params.stride;
-        sum += element(at);
+        sum ${JOIN}= element(at);
         store_out(at, sum);
     }
 }
