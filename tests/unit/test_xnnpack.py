@@ -293,6 +293,7 @@ IMPOSSIBLE = {
     "a slice": (flat(node("StaticSlice", ONE, offsets=(1, 0), sizes=(3, 5))), "3 places from 1"),
     "a rank": (flat(node("StaticSlice", ONE, offsets=(1,), sizes=(3,))), "1 offsets"),
     "pads": (flat(node("StaticConstantPad", ONE, pre_paddings=(1,), post_paddings=(1, 1))), "1 and 2"),
+    "a copy": (graph_of((3, 5), (15,), [], node("Copy", ONE)), "value 1 is of rank 1, and is given 2 dims"),
     "an axis": (flat(node("Concatenate2", TWICE, axis=2)), "dim 2"),
     "images": (flat(node("MaxPooling2d", ONE, **POOL)), "not the dims of images"),
     "a matrix": (flat_with([constant(floats(3))], node("FullyConnected", LINEAR)), "no matrix"),
