@@ -104,7 +104,7 @@ class Middle(Op):
         kind = moved_kind(self.x, values)
         packed, nan = kind == "u8", "" if kind != "f32" else "last" if self.skips_nan else "first"
         order = ElementOrder(ctx, vectors, descending=False, first=None)
-        if not values.numel:
+        if not values.numel or not vectors.rows:
             return
         yield from order.dispatches
         yield kernel("sort/take_middle.wgsl", NAN=nan, BYTES=packed, INDICES=indices is not None).over(
@@ -190,7 +190,7 @@ def in_order(ctx: Context, vectors: Vectors, descending: bool, first: int | None
     values, indices = out
     packed = moved_kind(vectors.x, values) == "u8"
     order = ElementOrder(ctx, vectors, descending, first)
-    if not values.numel:
+    if not values.numel or not vectors.rows:
         return
     yield from order.dispatches
     yield kernel("sort/take_ordered.wgsl", BYTES=packed).over(
