@@ -7,14 +7,11 @@ temporary folder, where the `export` extra is installed. `HIGHTIDE_EXPORTS` name
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from exporting import Exported
 from schedules import error_of_range, numbered
 
 from hightide import HightideError
@@ -23,17 +20,13 @@ from hightide.pte.program import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 KEPT = Path(__file__).parent / "exports"
-EXPORTER = Path(__file__).parent / "executorch_exports.py"
+EXPORTS = Exported("executorch_exports.py", "HIGHTIDE_EXPORTS")
 TOLERANCE = 2e-4  # of an output's range
 
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if made := os.environ.get("HIGHTIDE_EXPORTS"):
-        return Path(made)
-    folder = tmp_path_factory.mktemp("exports")
-    subprocess.run([sys.executable, str(EXPORTER), str(folder)], check=True, stdout=subprocess.DEVNULL)
-    return folder
+    return EXPORTS.folder(tmp_path_factory)
 
 
 @pytest.mark.parametrize("name", json.loads((KEPT / "index.json").read_text())["programs"])
@@ -42,10 +35,7 @@ def test_kept_program_at_every_size(name: str, device: Device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not find_spec("executorch") and not os.environ.get("HIGHTIDE_EXPORTS"),
-    reason="executorch is not installed (pip install '.[export]')",
-)
+@EXPORTS.needed
 def test_every_program_at_every_size(exports: Path, device: Device, capsys: pytest.CaptureFixture[str]) -> None:
     index = json.loads((exports / "index.json").read_text())
     wrong, steps = {}, 0

@@ -7,41 +7,31 @@ folder of earlier ones.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from exporting import Exported
 from schedules import error_of_range, numbered
 
 from hightide import HightideError
 from hightide.gpu.device import Device
 from hightide.pte.program import load
 
-MAKER = Path(__file__).parent / "op_samples.py"
+SAMPLES = Exported("op_samples.py", "HIGHTIDE_OP_SAMPLES")
 TOLERANCE = 2e-5  # of an output's range
 LEAST = 0.95  # of the samples are right
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if made := os.environ.get("HIGHTIDE_OP_SAMPLES"):
-        return Path(made)
-    folder = tmp_path_factory.mktemp("op_samples")
-    subprocess.run([sys.executable, str(MAKER), str(folder)], check=True, stdout=subprocess.DEVNULL)
-    return folder
+    return SAMPLES.folder(tmp_path_factory)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not find_spec("executorch") and not os.environ.get("HIGHTIDE_OP_SAMPLES"),
-    reason="executorch is not installed (pip install '.[export]')",
-)
+@SAMPLES.needed
 def test_samples_of_torch_are_right(samples: Path, device: Device, capsys: pytest.CaptureFixture[str]) -> None:
     programs = json.loads((samples / "index.json").read_text())["programs"]
     outcomes = {name: outcome(samples, stem) for stem, name in programs.items()}

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from fuzz.gguf_parts import Field, decoded
+from fuzz.gguf_parts import Field, GgufParts, decoded
 from fuzz.op_graphs import changed
 from fuzz.seeds import EXTERNAL, seeds
 from hightide import load
@@ -192,13 +192,18 @@ def _traced(kind: str, name: str) -> Trace:
 # ---- GGUF
 
 
-def _gguf_field(data: bytes, chance: Random) -> bytes:
+def _gguf_parts(data: bytes) -> GgufParts | None:
+    """None if it is too damaged to be taken apart."""
     try:
-        parts = decoded(data)
+        return decoded(data)
     except (struct.error, KeyError, OverflowError, MemoryError):
+        return None
+
+
+def _gguf_field(data: bytes, chance: Random) -> bytes:
+    parts = _gguf_parts(data)
+    if parts is None or not parts.fields:
         return _some_bytes(data, chance)
-    if not parts.fields:
-        return data
     at = chance.randrange(len(parts.fields))
     chosen = parts.fields[at]
     match chance.randrange(6):
@@ -242,12 +247,9 @@ def _gguf_field(data: bytes, chance: Random) -> bytes:
 
 
 def _gguf_info(data: bytes, chance: Random) -> bytes:
-    try:
-        parts = decoded(data)
-    except (struct.error, KeyError, OverflowError, MemoryError):
+    parts = _gguf_parts(data)
+    if parts is None or not parts.infos:
         return _some_bytes(data, chance)
-    if not parts.infos:
-        return data
     at = chance.randrange(len(parts.infos))
     chosen, other = parts.infos[at], chance.choice(parts.infos)
     match chance.randrange(6):

@@ -30,13 +30,17 @@ class FakeChoice:
         del REGISTRY[self.op], CHOICES[self.choice.name]
 
 
-class _Fake(Op):
-    fake: ClassVar[FakeChoice]
+class Same(Op):
+    """Base of ops whose output has the dims of their input."""
 
     x: Tensor
 
     def outputs(self, ctx: Context) -> list[tuple[int, ...]]:
         return [self.x.dims]
+
+
+class _Fake(Same):
+    fake: ClassVar[FakeChoice]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterator[Dispatch]:
         option = ctx.choose(self.fake.choice)

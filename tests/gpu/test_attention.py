@@ -27,11 +27,15 @@ ROUTES = [
     {DECODE.name: "single", PREFILL.name: "stream"},
     {DECODE.name: "split", PREFILL.name: "tiles"},
 ]
+EVERY_ROUTE = pytest.mark.parametrize("routes", ROUTES, ids=lambda routes: "-".join(routes.values()))
+EVERY_RULE = pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (PART_KEYS + 9, 3.0), (5, 0.0)])
 
 
-def possible(device: Device, routes: dict[str, str]) -> None:
+def sessions(graph: Graph, device: Device, routes: dict[str, str]) -> tuple[GpuSession, CpuSession]:
+    """On the GPU by these routes, and in float64."""
     if not all(choice.possible(device.traits, routes[choice.name]) for choice in (DECODE, PREFILL)):
         pytest.skip("this adapter has no quads")
+    return GpuSession(graph, device, choices=routes), CpuSession(graph, dtype="float64")
 
 
 def long_graph(window: int, softcap: float) -> Graph:
@@ -43,12 +47,10 @@ def long_graph(window: int, softcap: float) -> Graph:
     return b.graph(b.call("hightide.attend.default", q, k, v, position, True, None, window, softcap))
 
 
-@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (PART_KEYS + 9, 3.0), (5, 0.0)])
-@pytest.mark.parametrize("routes", ROUTES, ids=lambda routes: "-".join(routes.values()))
+@EVERY_RULE
+@EVERY_ROUTE
 def test_long_contexts(device: Device, routes: dict[str, str], window: int, softcap: float) -> None:
-    possible(device, routes)
-    graph = long_graph(window, softcap)
-    gpu, cpu = GpuSession(graph, device, choices=routes), CpuSession(graph, dtype="float64")
+    gpu, cpu = sessions(long_graph(window, softcap), device, routes)
     rng = np.random.default_rng(4)
     plans = set()
     for tokens, position in [
@@ -149,13 +151,11 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (PART_KEYS + 9, 3.0), (5, 0.0)])
-@pytest.mark.parametrize("routes", ROUTES, ids=lambda routes: "-".join(routes.values()))
+@EVERY_RULE
+@EVERY_ROUTE
 def test_ragged_batches(device: Device, routes: dict[str, str], window: int, softcap: float) -> None:
     """Sequences see their own keys only: everything else in the pools is NaN."""
-    possible(device, routes)
-    graph = paged_graph(window, softcap)
-    gpu, cpu = GpuSession(graph, device, choices=routes), CpuSession(graph, dtype="float64")
+    gpu, cpu = sessions(paged_graph(window, softcap), device, routes)
     rng = np.random.default_rng(4)
     for pieces in STEPS:
         inputs, made = paged_inputs(pieces, rng)

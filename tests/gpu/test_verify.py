@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from fake_choice import dispatches
+from fake_choice import Same, dispatches
 from llamas import INPUTS, small_llama
 from planted import key_beyond, one_buffer_for, plant, wrong_scale
 from schedules import INDEX, PROGRAMS
@@ -21,7 +21,7 @@ from hightide.graph.values import LiteralValue, TensorValue
 from hightide.ops import REGISTRY
 from hightide.ops.builder import GraphBuilder
 from hightide.ops.choices import CHOICES, Choice
-from hightide.ops.contract import Context, Dispatch, Op, Tensor
+from hightide.ops.contract import Context, Dispatch, Tensor
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.levels.level_sources import GraphSource
 from hightide.tools.opened_file import Part, open_file
@@ -121,8 +121,8 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     ),
     "a row written beyond the live length": (
         (
-            "store_dst(u32(at.y), load_src(u32(at.x)));",
-            "store_dst(u32(at.y), load_src(u32(at.x))); store_dst(u32(at.y) + params.numel + 4u, load_src(u32(at.x)));",
+            "store_out(u32(at.y), load_x(u32(at.x)));",
+            "store_out(u32(at.y), load_x(u32(at.x))); store_out(u32(at.y) + params.numel + 4u, load_x(u32(at.x)));",
         ),
         PREFILL,
     ),
@@ -246,15 +246,10 @@ def test_a_pass_that_changes_the_meaning_is_found(llama: Part, device: Device) -
     )
 
 
-class Twice(Op):
+class Twice(Same):
     """2 x, by two routes, one of them wrong."""
 
     choice: ClassVar[Choice]
-
-    x: Tensor
-
-    def outputs(self, ctx: Context) -> list[tuple[int, ...]]:
-        return [self.x.dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterator[Dispatch]:
         factor = {"right": 2.0, "also_right": 2.0, "wrong": 3.0}[ctx.choose(self.choice)]

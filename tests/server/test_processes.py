@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,11 @@ async def hear_more(heard: list[int]) -> None:
     await until(lambda: len(heard) >= enough)
 
 
-def supervisor(log: list[str], **limits: Any) -> Supervisor:
+def supervisor(**limits: Any) -> tuple[Supervisor, list[str]]:
+    """A supervisor, and what it logs."""
+    log: list[str] = []
     options = {"device": "cpu", "context": 250, "chunk": 16, "max_sequences": 4}
-    return Supervisor(str(LLAMA), options, 100, WorkerLimits(**limits), log.append)
+    return Supervisor(str(LLAMA), options, 100, WorkerLimits(**limits), log.append), log
 
 
 async def kill_worker(supervisor: Supervisor, number: int = signal.SIGKILL) -> None:
@@ -136,82 +139,78 @@ async def kill_worker(supervisor: Supervisor, number: int = signal.SIGKILL) -> N
     worker._process.send_signal(number)
 
 
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The test in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))
+
+    return run
+
+
 @pytest.mark.slow
-def test_three_deaths_end_the_request_that_saw_them_and_no_other() -> None:
-    async def run() -> None:
-        log: list[str] = []
-        one = supervisor(log)
-        first = asyncio.ensure_future(collect(one, [1, 2, 3], 240, heard := []))
-        for _ in range(2):
-            await hear_more(heard)
-            await kill_worker(one)
-            await until(lambda: not one.loaded)
-        second = asyncio.ensure_future(collect(one, [4, 5], 40))
+@in_loop
+async def test_three_deaths_end_the_request_that_saw_them_and_no_other() -> None:
+    one, _ = supervisor()
+    first = asyncio.ensure_future(collect(one, [1, 2, 3], 240, heard := []))
+    for _ in range(2):
         await hear_more(heard)
         await kill_worker(one)
-        with pytest.raises(JobFailed, match="ended 3 times"):
-            await first
-        assert len(await second) == 40
-        assert one.restarts == 3
-        await one.close()
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_a_worker_that_hangs_is_killed() -> None:
-    async def run() -> None:
-        log: list[str] = []
-        one = supervisor(log, beat=3.0)
-        alone = await collect(one, [1, 2, 3], 200)
-        again = asyncio.ensure_future(collect(one, [1, 2, 3], 200, heard := []))
-        await hear_more(heard)
-        await kill_worker(one, signal.SIGSTOP)
-        assert await again == alone
-        await until(lambda: bool(log))
-        assert "no sign of life for 3 s" in log[0]
-        await one.close()
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_a_worker_that_makes_no_step_is_killed() -> None:
-    async def run() -> None:
-        log: list[str] = []
-        one = supervisor(log, step=0.05)  # workers tell of their steps once a second
-        with pytest.raises(JobFailed, match="ended 3 times"):
-            await collect(one, [1, 2, 3], 240)
-        assert len(log) == 3 and all("made no step for 0.05 s" in line for line in log)
-        await one.close()
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_a_model_that_nobody_uses_is_unloaded_and_loaded_again() -> None:
-    async def run() -> None:
-        log: list[str] = []
-        one = supervisor(log, idle=0.5)
-        first = await collect(one, [1, 2, 3], 20)
         await until(lambda: not one.loaded)
-        assert await collect(one, [1, 2, 3], 20) == first
-        assert log == ["unloaded the model: it was not used"] and one.restarts == 0
-        await one.close()
-
-    asyncio.run(run())
+    second = asyncio.ensure_future(collect(one, [4, 5], 40))
+    await hear_more(heard)
+    await kill_worker(one)
+    with pytest.raises(JobFailed, match="ended 3 times"):
+        await first
+    assert len(await second) == 40
+    assert one.restarts == 3
+    await one.close()
 
 
 @pytest.mark.slow
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
-    async def run() -> None:
-        broken = Supervisor(str(tmp_path / "none.gguf"), {"device": "cpu"}, 100, WorkerLimits(), lambda _: None)
-        for _ in range(2):
-            with pytest.raises(HightideError, match="none"):
-                await broken.ready()
-        await broken.close()
+@in_loop
+async def test_a_worker_that_hangs_is_killed() -> None:
+    one, log = supervisor(beat=3.0)
+    alone = await collect(one, [1, 2, 3], 200)
+    again = asyncio.ensure_future(collect(one, [1, 2, 3], 200, heard := []))
+    await hear_more(heard)
+    await kill_worker(one, signal.SIGSTOP)
+    assert await again == alone
+    await until(lambda: bool(log))
+    assert "no sign of life for 3 s" in log[0]
+    await one.close()
 
-    asyncio.run(run())
+
+@pytest.mark.slow
+@in_loop
+async def test_a_worker_that_makes_no_step_is_killed() -> None:
+    one, log = supervisor(step=0.05)  # workers tell of their steps once a second
+    with pytest.raises(JobFailed, match="ended 3 times"):
+        await collect(one, [1, 2, 3], 240)
+    assert len(log) == 3 and all("made no step for 0.05 s" in line for line in log)
+    await one.close()
+
+
+@pytest.mark.slow
+@in_loop
+async def test_a_model_that_nobody_uses_is_unloaded_and_loaded_again() -> None:
+    one, log = supervisor(idle=0.5)
+    first = await collect(one, [1, 2, 3], 20)
+    await until(lambda: not one.loaded)
+    assert await collect(one, [1, 2, 3], 20) == first
+    assert log == ["unloaded the model: it was not used"] and one.restarts == 0
+    await one.close()
+
+
+@pytest.mark.slow
+@in_loop
+async def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    broken = Supervisor(str(tmp_path / "none.gguf"), {"device": "cpu"}, 100, WorkerLimits(), lambda _: None)
+    for _ in range(2):
+        with pytest.raises(HightideError, match="none"):
+            await broken.ready()
+    await broken.close()
 
 
 # ---- the end of a server

@@ -6,33 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from random_graphs import RandomGraph
+from random_graphs import RandomGraph, exact_results
 
-from hightide.errors import HightideError, InputError
+from hightide.errors import HightideError
 from hightide.fuse import PASSES, fuse
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import Graph
 from hightide.ops.choices import Choices
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Planner
-from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.session_plan import plan_session
 from hightide.traits import SOFTWARE, Traits
 
 SUBGROUPS = Traits(f16=True, subgroups=True, subgroup_size=32, invocations=1024, workgroup_bytes=32768)
 LIMIT = 1e-7  # in float64, after chains of sums that cancel
-Results = list[list[np.ndarray] | None]
-
-
-def results(graph: Graph, calls: Sequence[list[np.ndarray]]) -> tuple[Results, list[np.ndarray]]:
-    """What each call gives in float64 on NumPy, None for one that is refused, and the state that is left."""
-    session, outputs = CpuSession(graph, dtype="float64"), []
-    for given in calls:
-        try:
-            outputs.append(session.run(given))
-        except InputError:
-            outputs.append(None)
-    return outputs, session.read_state()
 
 
 def plan_all(graph: Graph, calls: Sequence[list[np.ndarray]], traits: Traits) -> None:
@@ -58,14 +45,14 @@ class Example:
         made = RandomGraph(seed)
         self.graph, self.traits = made.graph, (SOFTWARE, SUBGROUPS) if every else (SOFTWARE,)
         calls = made.calls() if every else made.calls()[::2]
-        outputs, self.state = results(self.graph, calls)
+        outputs, self.state = exact_results(self.graph, calls)
         self.calls = [given for given, out in zip(calls, outputs, strict=True) if out is not None]
         self.outputs = [out for out in outputs if out is not None]
         assert len(self.calls) >= 2, "too few calls to tell a difference"
         plan_all(self.graph, self.calls, SOFTWARE)
 
     def check(self, fused: Graph) -> None:
-        outputs, state = results(fused, self.calls)
+        outputs, state = exact_results(fused, self.calls)
         for got, want in zip(outputs, self.outputs, strict=True):
             assert got is not None, "a call is refused that the graph runs"
             for pair in zip(got, want, strict=True):

@@ -17,6 +17,8 @@ from hightide.pte.program import Method
 from hightide.pte.whole_method import whole_method
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
+# y = relu(x), and where it is not 0, which no graph has a kernel for: values 0 to 2
+RELU_THEN_NONZERO = (KernelCall("aten::relu.out", (0, 1, 1)), KernelCall("aten::nonzero.out", (1, 2, 2)))
 
 
 def kinds(joined: Method) -> list[str]:
@@ -55,27 +57,12 @@ def test_kernels_become_one_graph() -> None:
 def test_what_has_no_kernel_divides() -> None:
     """The host's op comes between two regions; small ones would stay on NumPy."""
     values: list[EValue] = [tensor(5000, 1), tensor(5000, 1), tensor(5000, 2, dtype="int64"), tensor(5000, 1)]
-    joined = agree(
-        values,
-        [0],
-        [3],
-        KernelCall("aten::relu.out", (0, 1, 1)),
-        KernelCall("aten::nonzero.out", (1, 2, 2)),
-        KernelCall("aten::exp.out", (1, 3, 3)),
-        given=[[np.ones((5000, 1), np.float32)]],
-    )
+    instructions = (*RELU_THEN_NONZERO, KernelCall("aten::exp.out", (1, 3, 3)))
+    joined = agree(values, [0], [3], *instructions, given=[[np.ones((5000, 1), np.float32)]])
     assert kinds(joined) == ["region"]  # nobody reads what nonzero gives
     values += [tensor(5000, 2)]
-    joined = agree(
-        values,
-        [0],
-        [3, 4],
-        KernelCall("aten::relu.out", (0, 1, 1)),
-        KernelCall("aten::nonzero.out", (1, 2, 2)),
-        KernelCall("aten::exp.out", (1, 3, 3)),
-        KernelCall("aten::exp.out", (2, 4, 4)),
-        given=[[np.linspace(-1, 1, 300, dtype=np.float32)[:, None]]],
-    )
+    x = np.linspace(-1, 1, 300, dtype=np.float32)[:, None]
+    joined = agree(values, [0], [3, 4], *instructions, KernelCall("aten::exp.out", (2, 4, 4)), given=[[x]])
     assert kinds(joined) == ["region", "aten::nonzero.out", "region"]
 
 
@@ -85,8 +72,7 @@ def test_small_ops_beside_the_host_stay_there() -> None:
         values,
         [0],
         [2],
-        KernelCall("aten::relu.out", (0, 1, 1)),
-        KernelCall("aten::nonzero.out", (1, 2, 2)),
+        *RELU_THEN_NONZERO,
         given=[[[1.0, -1.0, 2.0]]],
     )
     assert kinds(joined) == ["aten::relu.out", "aten::nonzero.out"]
@@ -213,16 +199,9 @@ def test_branches_have_regions_of_their_own() -> None:
 def test_a_value_that_is_defined_again() -> None:
     """The host reads what came first, the output is what came last."""
     values: list[EValue] = [tensor(5000), tensor(5000), tensor(5000, 1, dtype="int64"), tensor(5000, 1)]
-    joined = agree(
-        values,
-        [0],
-        [1, 3],
-        KernelCall("aten::relu.out", (0, 1, 1)),
-        KernelCall("aten::nonzero.out", (1, 2, 2)),
-        KernelCall("aten::neg.out", (0, 1, 1)),
-        KernelCall("aten::exp.out", (2, 3, 3)),
-        given=[[np.linspace(-1, 1, 20, dtype=np.float32)]],
-    )
+    again = (KernelCall("aten::neg.out", (0, 1, 1)), KernelCall("aten::exp.out", (2, 3, 3)))
+    x = np.linspace(-1, 1, 20, dtype=np.float32)
+    joined = agree(values, [0], [1, 3], *RELU_THEN_NONZERO, *again, given=[[x]])
     assert kinds(joined) == ["region", "aten::nonzero.out", "region"]
 
 

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True)
-class KernelCall:
+class KernelCall(NamedTuple):
     op: str  # "aten::add.out"
     args: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class DelegateCall:
+class DelegateCall(NamedTuple):
     delegate: int  # index into the method's delegates
     args: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class MoveCall:
+class MoveCall(NamedTuple):
     source: int
     target: int
 
 
-@dataclass(frozen=True)
-class JumpFalseCall:
+class JumpFalseCall(NamedTuple):
     condition: int
     destination: int  # index of an instruction, or their count: the end
 
 
-@dataclass(frozen=True)
-class FreeCall:
+class FreeCall(NamedTuple):
     value: int
 
 

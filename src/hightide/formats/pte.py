@@ -33,16 +33,7 @@ PROGRAM = (
     "mutable_data_segments",
     "named_data",
 )
-EXECUTION_PLAN = (
-    "name",
-    "container_meta_type",
-    "values",
-    "inputs",
-    "outputs",
-    "chains",
-    "operators",
-    "delegates",
-)
+EXECUTION_PLAN = ("name", "container_meta_type", "values", "inputs", "outputs", "chains", "operators", "delegates")
 CHAIN = ("inputs", "outputs", "instructions")
 INSTRUCTION = ("instr_args_type", "instr_args")
 INSTRUCTION_ARGUMENTS = {

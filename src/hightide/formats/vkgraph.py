@@ -6,11 +6,11 @@ layouts are advice for Vulkan textures and are ignored; so are memory object ids
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.checks import check_index, check_indices, part, tensor_bytes
+from hightide.formats.delegate_data import read_delegate_data
 from hightide.formats.flatbuffer import FlatTable, Int8, Int32, Int64, Uint32, Uint64, root_table
 from hightide.formats.literal_values import LITERALS
 from hightide.graph.blob import Blob
@@ -55,19 +55,15 @@ DTYPES = {
     7: "int64",
 }
 UNSET_DTYPE = 127
-NAMED = 2**64 - 1  # as an offset: the constant is in the named data
-
-# Four zero bytes, magic, header length, flatbuffer offset and size, bytes offset and size.
-_HEADER = struct.Struct("<4s4sHIIIQ")
 
 
 def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> GraphFile:
     """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
-    flatbuffer, raw_bytes = _read_header(processed)
-    root = root_table(flatbuffer, b"VK00", VK_GRAPH, "VkGraph")
+    data = read_delegate_data(processed, named_data, b"VH00", "a Vulkan")
+    root = root_table(data.flatbuffer, b"VK00", VK_GRAPH, "VkGraph")
     if root.tables("shaders", VK_BYTES):
         raise UnsupportedError("VkGraph.shaders: a graph with shaders of its own is not supported")
-    constants = [_read_constant(table, raw_bytes, named_data) for table in root.tables("constants", VK_BYTES)]
+    constants = [data.constant(t, t.integer("length", Uint64)) for t in root.tables("constants", VK_BYTES)]
     tables = root.tables("values", VK_VALUE)
     values = tuple(_read_value(index, table, constants) for index, table in enumerate(tables))
     for table, value in zip(tables, values, strict=True):
@@ -82,27 +78,6 @@ def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> GraphFile:
         inputs=check_indices(root.integers("input_ids", Uint32), len(values), "value", "VkGraph.input_ids"),
         outputs=check_indices(root.integers("output_ids", Uint32), len(values), "value", "VkGraph.output_ids"),
     )
-
-
-def _read_header(processed: Blob) -> tuple[Blob, Blob]:
-    """The FlatBuffer and the region of the inline constants."""
-    place = "delegate header"
-    header = part(processed, 0, _HEADER.size, place)
-    _, magic, length, flatbuffer_offset, flatbuffer_size, bytes_offset, bytes_size = _HEADER.unpack(header.view())
-    if magic != b"VH00" or length != _HEADER.size:
-        raise ProgramError(f"{place}: {magic!r} of {length} bytes is not the header of a Vulkan delegate")
-    flatbuffer = part(processed, flatbuffer_offset, flatbuffer_size, place)
-    return flatbuffer, part(processed, bytes_offset, bytes_size, place)
-
-
-def _read_constant(table: FlatTable, raw_bytes: Blob, named_data: Mapping[str, Blob]) -> Blob:
-    offset, length = table.integer("offset", Uint64), table.integer("length", Uint64)
-    if offset != NAMED:
-        return part(raw_bytes, offset, length, table.place)
-    key = table.string("named_key")
-    if key not in named_data:
-        raise ProgramError(f"{table.place}: there is no data named {key!r} in the program or its data files")
-    return part(named_data[key], 0, length, f"{table.place} ({key!r})")
 
 
 def _read_value(id: int, table: FlatTable, constants: list[Blob]) -> Value:

@@ -10,10 +10,11 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, isnan, prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from hightide.errors import ProgramError
 from hightide.formats.checks import check_index, part, tensor_bytes
+from hightide.formats.delegate_data import read_delegate_data
 from hightide.formats.flatbuffer import FlatTable, Int16, Int32, Uint32, Uint64, root_table
 from hightide.formats.xnn_tables import (
     CONSTANT_OFFSET,
@@ -52,39 +53,31 @@ DATATYPES = {
     14: ("bf16", 16),
 }
 NONE = 2**32 - 1  # as an id: there is no such value
-NAMED = 2**64 - 1  # as an offset: the constant is in the named data
 INPUT, OUTPUT = 1, 2  # flags of a value
 
-# Four zero bytes, magic, header length, flatbuffer offset and size, constants offset and size.
-_HEADER = struct.Struct("<4s4sHIIIQ")
 
-
-@dataclass(frozen=True)
-class TensorScale:
+class TensorScale(NamedTuple):
     """One scale and zero point."""
 
     scale: float
     zero: int
 
 
-@dataclass(frozen=True)
-class ChannelScales:
+class ChannelScales(NamedTuple):
     """A float32 scale for each place along `axis`."""
 
     scales: Blob
     axis: int
 
 
-@dataclass(frozen=True)
-class GroupScales:
+class GroupScales(NamedTuple):
     """A bfloat16 scale for each `group` elements of a row: [rows, groups of a row]."""
 
     scales: Blob
     group: int
 
 
-@dataclass(frozen=True)
-class RowScales:
+class RowScales(NamedTuple):
     """Scales and zero points found when the graph runs, for each block of the last `dims` dims."""
 
     dims: int
@@ -130,9 +123,9 @@ class XnnGraph:
 
 def read_xnn_graph(processed: Blob, named_data: Mapping[str, Blob]) -> XnnGraph:
     """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
-    flatbuffer, data = _read_header(processed)
-    root = root_table(flatbuffer, b"XN01", XNN_GRAPH, "XNNGraph")
-    constants = [_read_constant(table, data, named_data) for table in root.tables("constant_data", CONSTANT_OFFSET)]
+    data = read_delegate_data(processed, named_data, b"XH00", "an XNNPACK")
+    root = root_table(data.flatbuffer, b"XN01", XNN_GRAPH, "XNNGraph")
+    constants = [data.constant(t, t.integer("size", Uint64)) for t in root.tables("constant_data", CONSTANT_OFFSET)]
     externals = root.integer("num_externs", Uint32)
     numbers: dict[int, int] = {}  # of a value in the nodes -> its place
     values: list[XnnValue] = []
@@ -145,26 +138,6 @@ def read_xnn_graph(processed: Blob, named_data: Mapping[str, Blob]) -> XnnGraph:
     nodes = tuple(_read_node(n, table, numbers) for n, table in enumerate(root.tables("xnodes", XNODE)))
     _check_externals(values, root)
     return XnnGraph(tuple(values), nodes, externals)
-
-
-def _read_header(processed: Blob) -> tuple[Blob, Blob]:
-    """The FlatBuffer and the region of the inline constants."""
-    place = "delegate header"
-    header = part(processed, 0, _HEADER.size, place)
-    _, magic, length, flatbuffer_offset, flatbuffer_size, data_offset, data_size = _HEADER.unpack(header.view())
-    if magic != b"XH00" or length != _HEADER.size:
-        raise ProgramError(f"{place}: {magic!r} of {length} bytes is not the header of an XNNPACK delegate")
-    flatbuffer = part(processed, flatbuffer_offset, flatbuffer_size, place)
-    return flatbuffer, part(processed, data_offset, data_size, place)
-
-
-def _read_constant(table: FlatTable, data: Blob, named_data: Mapping[str, Blob]) -> Blob:
-    offset, size, key = table.integer("offset", Uint64), table.integer("size", Uint64), table.string("named_key")
-    if not key and offset != NAMED:
-        return part(data, offset, size, table.place)
-    if key not in named_data:
-        raise ProgramError(f"{table.place}: there is no data named {key!r} in the program or its data files")
-    return part(named_data[key], 0, size, f"{table.place} ({key!r})")
 
 
 # ---- values

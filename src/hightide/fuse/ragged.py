@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -94,20 +94,17 @@ class _Cache:
     read: bool = False
 
 
-@dataclass(frozen=True)
-class _Settings:
+class _Settings(NamedTuple):
     """How ids are chosen."""
 
 
-@dataclass(frozen=True)
-class _Ids:
+class _Ids(NamedTuple):
     """Ids chosen from the logits that have this id."""
 
     logits: int
 
 
-@dataclass(frozen=True)
-class _Number:
+class _Number(NamedTuple):
     """An input that only SymInts may be read from."""
 
     expr: Sym

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hightide.gpu.native import offset
 from hightide.gpu.pipelines import BindGroup, Pipeline
@@ -27,8 +27,7 @@ class Command:
         return f"{self.call} {self.pipeline.shader.name}"
 
 
-@dataclass(frozen=True)
-class BufferCopy:
+class BufferCopy(NamedTuple):
     """`nbytes` of a buffer to a place in the readback buffer, or in `target`."""
 
     source: Any

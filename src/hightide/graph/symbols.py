@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from hightide.errors import InputError
 
@@ -18,8 +18,7 @@ MOST = 2**63  # what an exporter's integers hold; products of larger ones would 
 MOST_NODES = 1000  # of one expression, as a tree
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(NamedTuple):
     """The integer at flat index `flat` of graph input number `position` (resolved at the level's dims)."""
 
     position: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import gt
-from typing import Any
+from typing import Any, NamedTuple
 
 from hightide.errors import FOREIGN, HightideError, InputError, ProgramError, UnsupportedError, describe
 from hightide.graph.aliases import check_order
@@ -26,8 +26,7 @@ from hightide.ops.kernel import Dispatch, LiveInt, Scratch, Tensor
 from hightide.units import counted
 
 
-@dataclass(slots=True)
-class Step:
+class Step(NamedTuple):
     """A dispatch and the op call it belongs to, as a call and with its live arguments."""
 
     call: OpCall

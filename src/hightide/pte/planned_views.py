@@ -32,7 +32,9 @@ def with_planned_views(method: MethodFile, graphs: Mapping[int, Graph]) -> Metho
         starts.append(len(instructions))
         instructions += [instruction, *views.get(n, ())]
     starts.append(len(instructions))
-    aimed = (replace(i, destination=starts[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions)
+    aimed = (
+        JumpFalseCall(i.condition, starts[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions
+    )
     return replace(method, values=tuple(values), instructions=tuple(aimed))
 
 

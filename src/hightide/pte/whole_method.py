@@ -286,7 +286,7 @@ class _Method:
                         kept[number] = len(graphs)
                         graphs.append(self.graphs[number])
                         delegates.append(self.method.delegates[number])
-                    instruction = replace(instruction, delegate=kept[number])
+                    instruction = DelegateCall(kept[number], instruction.args)
                 instructions.append(instruction)
         method = replace(self.method, instructions=self._aimed(instructions, starts), delegates=tuple(delegates))
         return method, dict(enumerate(graphs))
@@ -314,5 +314,6 @@ class _Method:
         for n, block in reversed([*enumerate(self._blocks())]):
             first[block.start] = now = starts.get(n, now)  # of a block that is gone, where the next one is
         return tuple(
-            replace(i, destination=first[i.destination]) if isinstance(i, JumpFalseCall) else i for i in instructions
+            JumpFalseCall(i.condition, first[i.destination]) if isinstance(i, JumpFalseCall) else i
+            for i in instructions
         )

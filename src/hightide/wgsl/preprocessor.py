@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Constant: TypeAlias = int | float | bool | str
 Constants: TypeAlias = Mapping[str, Constant]
@@ -50,8 +50,7 @@ class WgslError(Exception):
     """A WGSL file that the preprocessor, or the caller of its kernel, gets wrong; says the file and line."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of text, and where it stands."""
 
     text: str

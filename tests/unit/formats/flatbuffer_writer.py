@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,13 @@ def encode(root: TableSpec, identifier: bytes) -> bytes:
     builder = flatbuffers.Builder(1024)
     builder.Finish(_write(builder, root, {}), identifier)
     return bytes(builder.Output())
+
+
+def delegate_data(root: TableSpec, magics: tuple[bytes, bytes], raw: bytes = b"") -> bytes:
+    """The data of a delegate, with the magics of its header and its FlatBuffer."""
+    flatbuffer = encode(root, magics[1])
+    header = struct.pack("<4s4sHIIIQ", b"", magics[0], 30, 32, len(flatbuffer), 32 + len(flatbuffer), len(raw))
+    return header + b"\0\0" + flatbuffer + raw
 
 
 def _write(builder: Any, item: Any, written: dict[int, int]) -> int:

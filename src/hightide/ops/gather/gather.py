@@ -58,13 +58,17 @@ def require_picks(ctx: Context, indices: Tensor, dim: int, size: int, low: int =
     ctx.require_indices(indices, low, size - 1, "index")
 
 
-@op("aten.index_select.default", family="gather")
-class IndexSelect(MovingOp):
-    """Slices along `dim` by index."""
+class Picking(MovingOp):
+    """Base of ops that pick along one dim."""
 
     x: Tensor
     dim: int
     indices: Tensor
+
+
+@op("aten.index_select.default", family="gather")
+class IndexSelect(Picking):
+    """Slices along `dim` by index."""
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, dim, indices = self.x, normalize_dim(self.dim, self.x.rank), self.indices
@@ -82,12 +86,9 @@ class IndexSelect(MovingOp):
 
 
 @op("aten.gather.default", family="gather")
-class Gather(MovingOp):
+class Gather(Picking):
     """Each output element at its own place, but at `indices` along `dim`."""
 
-    x: Tensor
-    dim: int
-    indices: Tensor
     sparse: bool = False  # how torch would hold a gradient
 
     def outputs(self, ctx: Context) -> list[Dims]:

@@ -1,22 +1,3 @@
 // out[o] = x[o's own place + sum over the index tensors of index(o) * step].
-// One thread per output word: one element, or four bytes (BYTES), so that no two threads write one word.
-#const T = "u32" if BYTES else "word"
-#read x: $T
-#write out: $T
 #include "gather/picked.wgsl"
-
-#main 64
-    let i = group_number(group, groups) * 64u + lane;
-    #if BYTES
-    if (i * 4u >= params.numel) { return; }
-    var word = 0u;
-    for (var n = 0u; n < 4u; n++) {
-        let at = source(i * 4u + n);
-        word = insertBits(word, x[at >> 2u] >> ((at & 3u) * 8u), n * 8u, 8u);
-    }
-    out[i] = word;
-    #else
-    if (i >= params.numel) { return; }
-    store_out(i, load_x(source(i)));
-    #end
-}
+#include "movement/taken.wgsl"

@@ -147,17 +147,10 @@ class PerChannel(Affine):
 
 
 @affine("quantized_decomposed.{}_per_token", "default")
-class PerToken(Affine):
+class PerToken(PerTensor):
     """a scale and zero point for each row."""
 
     zero_first = True
-    x: Tensor
-    scale: Tensor
-    zero: Tensor
-    low: int
-    high: int
-    dtype: int | None = None
-    out_dtype: int | None = None
 
     def blocks(self, ctx: Context, rank: int) -> Blocks:
         return (1,) * (rank - 1) + (None,) * min(rank, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -39,9 +40,9 @@ class MatMul(Op):
         return x @ y
 
 
-@op("aten.addmm.default", family="matmul")
-class AddMm(Op):
-    """beta * bias + alpha * (x @ y); the bias broadcasts."""
+@op("aten.addmm.default", "aten.addmv.default", family="matmul")
+class AddProduct(Op):
+    """beta * bias + alpha * (x @ y), y a matrix or a vector; the bias broadcasts, and does not count if beta is 0."""
 
     bias: Tensor
     x: Tensor
@@ -51,56 +52,26 @@ class AddMm(Op):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         bias, x, y = self.bias, self.x, self.y
-        if x.rank != 2 or y.rank != 2 or x.width != y.dims[0]:
+        if x.rank != 2 or y.rank not in (1, 2) or x.width != y.dims[0]:
             raise InputError(f"{list(x.dims)} and {list(y.dims)} cannot be multiplied")
-        dims = (x.dims[0], y.width)
+        dims = (x.dims[0], *y.dims[1:])
         if broadcast(bias.dims, dims) != dims:
             raise InputError(f"a bias of {list(bias.dims)} does not broadcast to {list(dims)}")
         return [dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        sizes = (1, *self.x.dims, self.y.width)
-        yield matmul(self.x, self.y, out, sizes, bias=self.bias, beta=self.beta, alpha=self.alpha)
+        bias = self.bias if out.rank == 2 else Tensor(self.bias.value, (self.bias.numel, 1))
+        sizes = (1, *self.x.dims, *self.y.dims[1:], 1)[:4]
+        yield matmul(self.x, self.y, out, sizes, bias=bias if self.beta else None, beta=self.beta, alpha=self.alpha)
 
     def flops(self, dispatch: Dispatch) -> float:
         return matmul_flops(self.x, dispatch)
 
     @staticmethod
     def reference(bias: np.ndarray, x: np.ndarray, y: np.ndarray, beta: float, alpha: float) -> np.ndarray:
-        return beta * bias + alpha * (x @ y)
-
-
-@op("aten.addmv.default", family="matmul")
-class AddMv(Op):
-    """beta * bias + alpha * (x @ vector); the bias broadcasts, and does not count where beta is 0."""
-
-    bias: Tensor
-    x: Tensor
-    vector: Tensor
-    beta: float = 1.0
-    alpha: float = 1.0
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        bias, x, vector = self.bias, self.x, self.vector
-        if x.rank != 2 or vector.rank != 1 or x.width != vector.dims[0]:
-            raise InputError(f"{list(x.dims)} and {list(vector.dims)} cannot be multiplied")
-        if broadcast(bias.dims, x.dims[:1]) != x.dims[:1]:
-            raise InputError(f"a bias of {list(bias.dims)} does not broadcast to {list(x.dims[:1])}")
-        return [x.dims[:1]]
-
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        column = Tensor(self.bias.value, (self.bias.numel, 1)) if self.beta else None
-        sizes = (1, *self.x.dims, 1)
-        yield matmul(self.x, self.vector, out, sizes, bias=column, beta=self.beta, alpha=self.alpha)
-
-    def flops(self, dispatch: Dispatch) -> float:
-        return matmul_flops(self.x, dispatch)
-
-    @staticmethod
-    def reference(bias: np.ndarray, x: np.ndarray, vector: np.ndarray, beta: float, alpha: float) -> np.ndarray:
         if x.dtype.kind != "f":  # torch cuts the factors of integers
             beta, alpha = int(beta), int(alpha)
-        return (beta * bias if beta else 0) + alpha * (x @ vector)
+        return (beta * bias if beta else 0) + alpha * (x @ y)
 
 
 def matmul_flops(x: Tensor, dispatch: Dispatch) -> int:
@@ -120,25 +91,10 @@ def matmul(
 ) -> Dispatch:
     """alpha * (x @ y) + beta * bias, of sizes (batches, M, K, N); y is [K, N], or [N, K] if `transposed`."""
     batches, m, k, n = sizes
-    row_tiles, column_tiles = ceil_div(m, 4), ceil_div(n, 4)
+    tiles = {"row_tiles": ceil_div(m, 4), "column_tiles": ceil_div(n, 4)}
     bias_m, bias_n = (0, 0) if bias is None else broadcast_strides(bias.dims, (m, n))
+    strides = {"y_batch": k * n, "y_k": 1 if transposed else n, "y_n": k if transposed else 1}
+    given = {"x": x, "y": y, "bias": bias, "out": out, "bias_m": bias_m, "bias_n": bias_n, "alpha": alpha, "beta": beta}
     return kernel("linear/matmul.wgsl", BIAS=bias is not None).over(
-        ceil_div(batches * row_tiles * column_tiles, 64),
-        x=x,
-        y=y,
-        bias=bias,
-        out=out,
-        batches=batches,
-        m=m,
-        n=n,
-        k=k,
-        row_tiles=row_tiles,
-        column_tiles=column_tiles,
-        y_batch=k * n,
-        y_k=1 if transposed else n,
-        y_n=k if transposed else 1,
-        bias_m=bias_m,
-        bias_n=bias_n,
-        alpha=alpha,
-        beta=beta,
+        ceil_div(batches * math.prod(tiles.values()), 64), batches=batches, m=m, n=n, k=k, **tiles, **strides, **given
     )

@@ -31,8 +31,7 @@ class Q4Weight:
         n = codes.dims[0]
         if not x.rank or k > codes.dims[1] * 2:
             raise InputError(f"rows of {k} do not fit a 4-bit weight of {codes.dims[1] * 2} columns")
-        if group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
-            raise InputError(f"scales of {list(scales.dims)} do not cover {n} columns of {k} in groups of {group}")
+        check_scales(scales, n, k, group)
         if k != x.value.dims[-1]:  # rows of the weight may be padded, so that they do not tell K
             raise InputError(f"rows of {k} do not fit a weight for rows of {x.value.dims[-1]}")
         return (*x.dims[:-1], n)
@@ -86,3 +85,9 @@ def q4_reference(x: np.ndarray, weight: np.ndarray, scales: np.ndarray, group: i
     scale = np.repeat(scales[:, :n].T, group, axis=1)[:, :k]
     product: np.ndarray = x @ (values * scale).T.astype(x.dtype)
     return product
+
+
+def check_scales(scales: Tensor, n: int, k: int, group: int) -> None:
+    """Scales [groups of a row, rows] may be padded."""
+    if scales.rank != 2 or group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
+        raise InputError(f"scales of {list(scales.dims)} do not cover {n} rows of {k} in groups of {group}")

@@ -40,9 +40,7 @@ class Slice(MovingOp):
     step: Int = 1
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        rows = _rows(ctx, x.dims[dim], self.start, self.end, self.step)
-        return [(*x.dims[:dim], rows, *x.dims[dim + 1 :])]
+        return [_slice_dims(ctx, self.x.dims, self.dim, (self.start, self.end, self.step))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, dim = self.x, existing_dim(self.dim, self.x.dims)
@@ -88,9 +86,10 @@ class Narrow(MovingOp):
         return x[_along(x, dim, slice(first, first + length))]
 
 
-def _rows(ctx: Context, size: int, start: Int, end: Int, step: Int) -> int:
-    """How many rows of a dim of `size` a slice has; all that a live one asks for must be there."""
-    by = ctx.pin(step)
+def _slice_dims(ctx: Context, dims: Dims, dim: int, bounds: tuple[Int, Int, Int]) -> Dims:
+    """The dims of a slice by (start, end, step); all rows that a live one asks for must be there."""
+    at, (start, end, step) = existing_dim(dim, dims), bounds
+    size, by = dims[at], ctx.pin(step)
     if by < 1:
         raise InputError(f"a slice with step {by}")
     first, last = _clamped(start, size), _clamped(end, size)
@@ -100,7 +99,7 @@ def _rows(ctx: Context, size: int, start: Int, end: Int, step: Int) -> int:
     if isinstance(first, Sym):
         asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
         ctx.require(first, 0, size - length, f"{asks} must stay within {size}")
-    return ceil_div(length, by)
+    return (*dims[:at], ceil_div(length, by), *dims[at + 1 :])
 
 
 def _first(start: Int, size: int) -> Int:
@@ -169,10 +168,8 @@ class SliceScatter(MovingOp):
     step: Int = 1
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        rows = _rows(ctx, x.dims[dim], self.start, self.end, self.step)
-        _require_dims(self.source, (*x.dims[:dim], rows, *x.dims[dim + 1 :]))
-        return [x.dims]
+        _require_dims(self.source, _slice_dims(ctx, self.x.dims, self.dim, (self.start, self.end, self.step)))
+        return [self.x.dims]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         dim = existing_dim(self.dim, out.dims)

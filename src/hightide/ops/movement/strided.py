@@ -37,8 +37,8 @@ def move(
     numel = math.prod(dims)
     return _strided(packed).over(
         ceil_div(numel, 256 if packed else 64),
-        src=x,
-        dst=out,
+        x=x,
+        out=out,
         numel=numel,
         dst_start=dst_start,
         src_start=src_start,

@@ -1,14 +1,11 @@
-// dst[dst_start + sum(i * dst_stride)] = src[src_start + sum(i * src_stride)] over a box of up to 8 dims.
+// out[dst_start + sum(i * dst_stride)] = x[src_start + sum(i * src_stride)] over a box of up to 8 dims.
 // One thread per element of the box. The source may start at a live integer (a slice at the position).
-// BYTES: bytes packed four to a word, into a contiguous dst. One thread per word; a last word's spare bytes are zero.
-#const T = "u32" if BYTES else "word"
+// BYTES: bytes packed four to a word, into a contiguous out. One thread per word; a last word's spare bytes are zero.
 #params numel: u32, dst_start: i32, src_start: i32
 #params live_start: live, live_stride: i32   // the source starts at src_start + live_start * live_stride
 #params dims: array<vec4<u32>, 2>, src_strides: array<vec4<u32>, 2>, dst_strides: array<vec4<u32>, 2>
-#read src: $T
-#write dst: $T
 
-// Where an element of the box lies: in src, in dst.
+// Where an element of the box lies: in x, in out.
 fn places(element: u32) -> vec2<i32> {
     var rest = element;
     var at = vec2<i32>(params.src_start + live_int(params.live_start) * params.live_stride, params.dst_start);
@@ -23,19 +20,18 @@ fn places(element: u32) -> vec2<i32> {
     return at;
 }
 
+#if BYTES
+fn source(element: u32) -> u32 {
+    return u32(places(element).x);
+}
+#include "movement/taken.wgsl"
+#else
+#read x: word
+#write out: word
 #main 64
     let i = group_number(group, groups) * 64u + lane;
-    #if BYTES
-    if (i * 4u >= params.numel) { return; }
-    var word = 0u;
-    for (var b = 0u; b < min(4u, params.numel - i * 4u); b++) {
-        let at = places(i * 4u + b).x;
-        word |= ((src[at >> 2u] >> (u32(at & 3) * 8u)) & 255u) << (b * 8u);
-    }
-    dst[i] = word;
-    #else
     if (i >= params.numel) { return; }
     let at = places(i);
-    store_dst(u32(at.y), load_src(u32(at.x)));
-    #end
+    store_out(u32(at.y), load_x(u32(at.x)));
 }
+#end

@@ -311,19 +311,9 @@ def by_channel(
 ) -> Dispatch:
     """x standardized by means of its channels and what they spread: variances, or without `eps` 1 / deviations."""
     route = kernel("norm/batch_norm.wgsl", WEIGHT=weight is not None, BIAS=bias is not None, SCALES=eps is None)
-    return route.over(
-        ceil_div(x.numel, 64),
-        x=x,
-        means=mean,
-        spreads=spread,
-        weight=weight,
-        bias=bias,
-        out=out,
-        numel=x.numel,
-        channels=x.dims[1],
-        spatial=math.prod(x.dims[2:]),
-        **({} if eps is None else {"eps": eps}),
-    )
+    tensors = {"x": x, "means": mean, "spreads": spread, "weight": weight, "bias": bias, "out": out}
+    numbers = {"numel": x.numel, "channels": x.dims[1], "spatial": math.prod(x.dims[2:]), "eps": eps}
+    return route.over(ceil_div(x.numel, 64), **tensors, **numbers)
 
 
 def check_weight(x: Tensor, weight: Tensor) -> None:

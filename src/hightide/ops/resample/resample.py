@@ -242,18 +242,9 @@ def _resample(sampler: str, grid: bool, padding: str, corners: bool) -> Kernel:
 def _dispatch(
     route: Kernel, x: Tensor, out: Tensor, grid: Tensor | None = None, scales: tuple[Any, Any] = (None, None)
 ) -> Dispatch:
-    return route.over(
-        ceil_div(out.numel, 64),
-        x=x,
-        grid=grid,
-        out=out,
-        numel=out.numel,
-        channels=x.dims[1],
-        in_size=x.dims[-2:],
-        out_size=out.dims[-2:],
-        scale_y=scales[0],
-        scale_x=scales[1],
-    )
+    sizes = {"numel": out.numel, "channels": x.dims[1], "in_size": x.dims[-2:], "out_size": out.dims[-2:]}
+    groups = ceil_div(out.numel, 64)
+    return route.over(groups, x=x, grid=grid, out=out, scale_y=scales[0], scale_x=scales[1], **sizes)
 
 
 def _check_image(dims: Dims) -> None:

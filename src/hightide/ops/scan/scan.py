@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class Running(Op):
     x: Tensor
     dim: int
     join: ClassVar[str]
+    accumulate: ClassVar[Any]  # the same of NumPy
 
     def outputs(self, ctx: Context) -> list[Dims]:
         normalize_dim(self.dim, self.x.rank)
@@ -32,6 +33,10 @@ class Running(Op):
             raise UnsupportedError(f"joining {self.x.dtype} up to each in {out.dtype} has no kernel")
         vectors = vectors_along(self.x, self.dim)
         yield running(self.join, kind, to, self.x, (vectors.rows, vectors.count, vectors.stride), out)
+
+    @classmethod
+    def reference(cls, x: np.ndarray, dim: int) -> np.ndarray:
+        return cls.accumulate(x, dim).reshape(x.shape)
 
 
 def running(
@@ -57,11 +62,7 @@ def running(
 class CumSum(Running):
     """The sum of the elements up to each, along `dim`."""
 
-    join = "+"
-
-    @staticmethod
-    def reference(x: np.ndarray, dim: int) -> np.ndarray:
-        return np.cumsum(x, dim).reshape(x.shape)
+    join, accumulate = "+", staticmethod(np.cumsum)
 
 
 @op("aten.cumprod.default", family="scan")
@@ -69,8 +70,4 @@ class CumSum(Running):
 class CumProd(Running):
     """The product of the elements up to each, along `dim`."""
 
-    join = "*"
-
-    @staticmethod
-    def reference(x: np.ndarray, dim: int) -> np.ndarray:
-        return np.cumprod(x, dim).reshape(x.shape)
+    join, accumulate = "*", staticmethod(np.cumprod)

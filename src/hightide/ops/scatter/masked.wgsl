@@ -3,8 +3,8 @@
 // One thread per word written: one element, or four bytes (BYTES), so that no two threads write one word.
 #const T = "u32" if BYTES else "word"
 #params numel: u32
-#params first: i32   // dims before this one are 1
-#params dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 2>   // of out; of the mask, or of x
+#const OF = "box"   // out's elements in the mask, or in x
+#include "movement/strided_at.wgsl"
 #if PART == "flags"
 #read mask: u32
 #write flags: i32
@@ -14,18 +14,6 @@
 #write out: $T
 #end
 
-// Where an element of out lies in the mask, or in x.
-fn place(element: u32) -> u32 {
-    var rest = element;
-    var at = 0u;
-    for (var d = 7; d >= params.first; d--) {
-        let size = params.dims[d >> 2u][d & 3];
-        at += rest % size * params.strides[d >> 2u][d & 3];
-        rest = rest / size;
-    }
-    return at;
-}
-
 #if PART == "take"
 // What becomes of an element; of bytes, the lowest one counts.
 fn value(element: u32) -> u32 {
@@ -34,13 +22,13 @@ fn value(element: u32) -> u32 {
     if (element > 0u) { before = counts[element - 1u]; }
     #if BYTES
     if (count == before) {
-        let at = place(element);
+        let at = box_at(element);
         return x[at >> 2u] >> ((at & 3u) * 8u);
     }
     let at = min(u32(count - 1), params.most - 1u);
     return source[at >> 2u] >> ((at & 3u) * 8u);
     #else
-    if (count == before) { return load_x(place(element)); }
+    if (count == before) { return load_x(box_at(element)); }
     return load_source(min(u32(count - 1), params.most - 1u));
     #end
 }
@@ -50,7 +38,7 @@ fn value(element: u32) -> u32 {
     let i = group_number(group, groups) * 64u + lane;
     #if PART == "flags"
     if (i >= params.numel) { return; }
-    let at = place(i);
+    let at = box_at(i);
     flags[i] = select(0, 1, ((mask[at >> 2u] >> ((at & 3u) * 8u)) & 255u) != 0u);
     #elif BYTES
     if (i * 4u >= params.numel) { return; }

@@ -79,7 +79,7 @@ def put(
         "pairs": pairs.scratch,
         "out": out,
         "points": count,
-        "first_point": MAX_RANK - len(points.dims),
+        "point_first": MAX_RANK - len(points.dims),
         "point_dims": padded(points.dims, 1),
         "point_strides": padded(values.point_strides, 0),
         **what,
@@ -107,7 +107,7 @@ def _put_words(
         parts=parts,
         first=MAX_RANK - len(dims),
         dims=padded(dims, 1),
-        strides=padded(tuple(strides[d] for d in others), 0),
+        place_strides=padded(tuple(strides[d] for d in others), 0),
         value_strides=padded(tuple(values.own_strides[d] for d in others), 0),
         **given,
     )

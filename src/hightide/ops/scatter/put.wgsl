@@ -2,9 +2,8 @@
 // One thread per pair and element of what a place stands for; where several pairs have one place, one of them works.
 // JOIN: it joins the values of all of them in their order (sum, prod, mean, amax or amin), and with INCLUDE what out has
 // there; "" puts the last one.
-#params points: u32, parts: u32   // elements that a place stands for
-#params first: i32                // dims of those before this one are 1
-#params dims: array<vec4<u32>, 2>, strides: array<vec4<u32>, 2>, value_strides: array<vec4<u32>, 2>
+#params points: u32, parts: u32   // elements that a place stands for, which are the box of places()
+#include "scatter/places.wgsl"
 #include "scatter/value.wgsl"
 #read pairs: vec2<u32>
 #write out: $T
@@ -25,15 +24,9 @@ fn better(a: $T, b: $T) -> $T {
     if (i >= params.points * params.parts) { return; }
     let n = i / params.parts;
     let pair = pairs[n];
-    var rest = i % params.parts;
-    var at = pair.x;
-    var own = 0u;
-    for (var d = 7; d >= params.first; d--) {
-        let size = params.dims[d >> 2u][d & 3];
-        at += rest % size * params.strides[d >> 2u][d & 3];
-        own += rest % size * params.value_strides[d >> 2u][d & 3];
-        rest = rest / size;
-    }
+    let part = places(i % params.parts);
+    let at = pair.x + part.x;
+    let own = part.y;
     #if JOIN
     if (n > 0u) {
         if (pairs[n - 1u].x == pair.x) { return; }

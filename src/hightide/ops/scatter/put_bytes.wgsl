@@ -1,8 +1,7 @@
 // out = x, with values at the places that pairs name: (place, number of a point), in order; of several at one place the
 // last. One thread per word of four bytes, so that no two write one word: it looks for their places by bisection.
 #params numel: u32, points: u32
-#params first: i32   // dims of out before this one are 1
-#params dims: array<vec4<u32>, 2>, place_strides: array<vec4<u32>, 2>, value_strides: array<vec4<u32>, 2>   // of out
+#include "scatter/places.wgsl"   // the box is out
 #include "scatter/value.wgsl"
 #read x: u32, pairs: vec2<u32>
 #write out: u32
@@ -20,20 +19,12 @@ fn up_to(place: u32) -> u32 {
 
 // What becomes of an element of x.
 fn put(element: u32, before: u32) -> u32 {
-    var rest = element;
-    var place = 0u;
-    var own = 0u;
-    for (var d = 7; d >= params.first; d--) {
-        let size = params.dims[d >> 2u][d & 3];
-        place += rest % size * params.place_strides[d >> 2u][d & 3];
-        own += rest % size * params.value_strides[d >> 2u][d & 3];
-        rest = rest / size;
-    }
-    let n = up_to(place);
+    let at = places(element);
+    let n = up_to(at.x);
     if (n == 0u) { return before; }
     let last = pairs[n - 1u];
-    if (last.x != place) { return before; }
-    return value_of(last.y, own);
+    if (last.x != at.x) { return before; }
+    return value_of(last.y, at.y);
 }
 
 #main 64

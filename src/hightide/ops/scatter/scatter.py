@@ -185,15 +185,19 @@ class ScatterReduce(FromSource):
         return _scattered(x, dim, index, source, _named_join(reduce, include_self))
 
 
-@op("aten.scatter.reduce", family="scatter")
-class ScatterBy(FromSource):
-    """Elements of a tensor added ("add") or multiplied in at their own places, but at `index` along `dim`."""
+class ByName(Scattering):
+    """Joined as `reduce` says: "add" or "multiply"."""
 
     reduce: str
 
     @property
     def join(self) -> Join:
         return _named_join(self.reduce)
+
+
+@op("aten.scatter.reduce", family="scatter")
+class ScatterBy(ByName, FromSource):
+    """Elements of a tensor added ("add") or multiplied in at their own places, but at `index` along `dim`."""
 
     @staticmethod
     def reference(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray, reduce: str) -> np.ndarray:
@@ -228,14 +232,8 @@ class ScatterValue(OfValue):
 
 
 @op("aten.scatter.value_reduce", family="scatter")
-class ScatterValueBy(OfValue):
+class ScatterValueBy(ByName, OfValue):
     """One number added ("add") or multiplied in at `index` along `dim`."""
-
-    reduce: str
-
-    @property
-    def join(self) -> Join:
-        return _named_join(self.reduce)
 
     @staticmethod
     def reference(x: np.ndarray, dim: int, index: np.ndarray, value: float, reduce: str) -> np.ndarray:
@@ -309,10 +307,10 @@ class MaskedScatter(Op):
         flags, counts = ctx.scratch(nbytes), ctx.scratch(nbytes)
         if not out.numel:
             return
-        box = {"numel": out.numel, "first": MAX_RANK - out.rank, "dims": padded(out.dims, 1)}
+        box = {"numel": out.numel, "box_first": MAX_RANK - out.rank, "box_dims": padded(out.dims, 1)}
         strides = padded(broadcast_strides(mask.dims, out.dims), 0)
         yield kernel("scatter/masked.wgsl", "masked_flags", PART="flags", BYTES=False).over(
-            ceil_div(out.numel, 64), mask=mask, flags=flags, strides=strides, **box
+            ceil_div(out.numel, 64), mask=mask, flags=flags, box_strides=strides, **box
         )
         yield running("+", "i32", "i32", flags, (1, out.numel, 1), counts)
         strides = padded(broadcast_strides(x.dims, out.dims), 0)
@@ -323,7 +321,7 @@ class MaskedScatter(Op):
             counts=counts,
             out=out,
             most=source.numel,
-            strides=strides,
+            box_strides=strides,
             **box,
         )
 

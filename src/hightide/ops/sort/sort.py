@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, kernel, normalize_dim, op
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Op, Tensor, ceil_div, kernel, normalize_dim, op
 from hightide.ops.fill.fill import fill
 from hightide.ops.kernel import LiveInt
 from hightide.ops.movement.strided import moved_kind
@@ -51,16 +51,16 @@ class StableSort(Op):
     dim: int = -1
     descending: bool = False
 
+    def _sort(self) -> Op:
+        return Sort.bound({"x": self.x, "dim": self.dim, "descending": self.descending})
+
     def outputs(self, ctx: Context) -> list[Dims]:
-        normalize_dim(self.dim, self.x.rank)
-        return [self.x.dims, self.x.dims]
+        return self._sort().outputs(ctx)
 
     def plan(self, ctx: Context, out: Outputs) -> Iterable[Dispatch]:
-        return in_order(ctx, vectors_along(self.x, self.dim), self.descending, None, out)
+        return self._sort().plan(ctx, out)
 
-    @staticmethod
-    def reference(x: np.ndarray, dim: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
-        return Sort.reference(x, dim, descending)
+    reference = staticmethod(Sort.reference)
 
 
 @op("aten.topk.default", family="sort")
@@ -102,22 +102,9 @@ class Middle(Op):
 
     def take(self, ctx: Context, vectors: Vectors, values: Tensor, indices: Tensor | None) -> Iterable[Dispatch]:
         kind = moved_kind(self.x, values)
-        packed, nan = kind == "u8", "" if kind != "f32" else "last" if self.skips_nan else "first"
-        order = ElementOrder(ctx, vectors, descending=False, first=None)
-        if not values.numel or not vectors.rows:
-            return
-        yield from order.dispatches
-        yield kernel("sort/take_middle.wgsl", NAN=nan, BYTES=packed, INDICES=indices is not None).over(
-            ceil_div(values.numel, 256 if packed else 64),
-            x=self.x,
-            pairs=order.pairs.scratch,
-            values=values,
-            indices=indices,
-            numel=values.numel,
-            count=vectors.count,
-            stride=vectors.stride,
-            width=order.pairs.width,
-        )
+        nan = "" if kind != "f32" else "last" if self.skips_nan else "first"
+        route = kernel("sort/take_middle.wgsl", NAN=nan, BYTES=kind == "u8", INDICES=indices is not None)
+        return taken(route, vectors, ElementOrder(ctx, vectors, descending=False, first=None), values, indices)
 
 
 @op("aten.median.default", family="sort")
@@ -187,23 +174,29 @@ def _middle(x: np.ndarray, dim: int, skips_nan: bool) -> tuple[np.ndarray, np.nd
 
 def in_order(ctx: Context, vectors: Vectors, descending: bool, first: int | None, out: Outputs) -> Iterable[Dispatch]:
     """Vectors in order; `out` has as many elements of each as it has room for."""
-    values, indices = out
-    packed = moved_kind(vectors.x, values) == "u8"
+    route = kernel("sort/take_ordered.wgsl", BYTES=moved_kind(vectors.x, out[0]) == "u8")
     order = ElementOrder(ctx, vectors, descending, first)
+    return taken(route, vectors, order, out[0], out[1], taken=out[0].numel // max(vectors.rows, 1))
+
+
+def taken(
+    route: Kernel, vectors: Vectors, order: ElementOrder, values: Tensor, indices: Tensor | None, **counts: int
+) -> Iterable[Dispatch]:
+    """What `route` takes of vectors that are put in order."""
     if not values.numel or not vectors.rows:
         return
     yield from order.dispatches
-    yield kernel("sort/take_ordered.wgsl", BYTES=packed).over(
-        ceil_div(values.numel, 256 if packed else 64),
+    yield route.over(
+        ceil_div(values.numel, 256 if moved_kind(vectors.x, values) == "u8" else 64),
         x=vectors.x,
         pairs=order.pairs.scratch,
-        values=values,
+        out=values,
         indices=indices,
         numel=values.numel,
-        taken=values.numel // vectors.rows,
         count=vectors.count,
         stride=vectors.stride,
         width=order.pairs.width,
+        **counts,
     )
 
 

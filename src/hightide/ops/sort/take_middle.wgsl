@@ -1,12 +1,8 @@
-// values, indices = the element in the middle of each vector of x, by the order of its pairs.
-// One thread per word of values: one element, or four bytes (BYTES), so that no two threads write one word.
-// A vector has `count` elements that lie `stride` apart in x, and `width` pairs. INDICES: they are wanted. NAN: of floats, the
-// "first" one is the result, or they do not count and come "last".
-#const T = "u32" if BYTES else "word"
+// out, indices = the element in the middle of each vector of x, by the order of its pairs.
+// A vector has `count` elements that lie `stride` apart in x, and `width` pairs. INDICES: they are wanted. NAN: of
+// floats, the "first" one is the result, or they do not count and come "last".
 #params numel: u32, count: u32, stride: u32, width: u32
-#read x: $T
 #read pairs: vec2<u32>
-#write values: $T
 #write indices: i32 if INDICES
 
 // How many pairs of a row are not NaN, which has the largest key and stands at the end.
@@ -21,7 +17,7 @@ fn numbers(row: u32) -> u32 {
 }
 
 // Where the median of a vector lies in x; says its index too.
-fn take(vector: u32) -> u32 {
+fn source(vector: u32) -> u32 {
     let row = vector * params.width;
     var place = (params.count - 1u) / 2u;
     #if NAN == "first"
@@ -36,19 +32,4 @@ fn take(vector: u32) -> u32 {
     #end
     return (vector / params.stride * params.count + index) * params.stride + vector % params.stride;
 }
-
-#main 64
-    let i = group_number(group, groups) * 64u + lane;
-    #if BYTES
-    if (i * 4u >= params.numel) { return; }
-    var word = 0u;
-    for (var n = 0u; n < min(4u, params.numel - i * 4u); n++) {
-        let at = take(i * 4u + n);
-        word = insertBits(word, x[at >> 2u] >> ((at & 3u) * 8u), n * 8u, 8u);
-    }
-    values[i] = word;
-    #else
-    if (i >= params.numel) { return; }
-    store_values(i, load_x(take(i)));
-    #end
-}
+#include "movement/taken.wgsl"

@@ -11,6 +11,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import distinct
+from hightide.ops.linear.q4 import check_scales
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 
 
@@ -156,12 +157,6 @@ class LinearQ4Backward(Op):
         n, k = weight.shape[0], weight.shape[1] * 2
         values = np.stack([weight & 15, weight >> 4], axis=-1).reshape(n, k).astype(np.int8) - 8
         return gradient @ (values * _of_columns(scales, group, n, k)).astype(gradient.dtype)
-
-
-def check_scales(scales: Tensor, n: int, k: int, group: int) -> None:
-    """Scales [groups of a row, rows] may be padded."""
-    if scales.rank != 2 or group < 1 or ceil_div(k, group) > scales.dims[0] or n > scales.dims[1]:
-        raise InputError(f"scales of {list(scales.dims)} do not cover {n} rows of {k} in groups of {group}")
 
 
 def _of_columns(scales: np.ndarray, group: int, n: int, k: int) -> np.ndarray:
