@@ -6,6 +6,7 @@ cache folder by `python benchmarks/compare.py --setup`, never into hightide's ow
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -185,7 +186,8 @@ class Peer:
                 self._process.wait()
         for stream in (self._process.stdin, self._said):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(OSError):  # it may have ended before it read what was sent
+                    stream.close()
 
     def __enter__(self) -> Peer:
         return self

@@ -35,7 +35,6 @@ FIXED: dict[str, set[tuple[int, int]]] = {
     "aten._native_batch_norm_legit_no_training.default": {(0, -3)},
     "et_vk.linear_q4gsw.default": {(0, -1), (1, -1)},  # the columns of x and of a residual are the weight's
     "aten.linear.default": {(0, -1), (1, -1)},
-    "aten.addmm.default": {(0, -1), (1, -1)},
     "et_vk.conv_with_clamp.default": {(0, -3)},
     "aten.grid_sampler_2d.default": {(1, -1)},
     "aten.pixel_shuffle.default": {(0, -3)},

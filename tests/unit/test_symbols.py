@@ -27,7 +27,7 @@ trees = st.recursive(
 
 
 def symbolic(tree: Any) -> SymExpr:
-    if isinstance(tree, tuple):
+    if isinstance(tree, tuple) and not isinstance(tree, Element):
         kind, left, right = tree[0], symbolic(tree[1]), symbolic(tree[2])
         if kind == "add":
             return add(left, right)
@@ -38,7 +38,7 @@ def symbolic(tree: Any) -> SymExpr:
 
 
 def plain(tree: Any, env: dict[Element, int]) -> int:
-    if isinstance(tree, tuple):
+    if isinstance(tree, tuple) and not isinstance(tree, Element):
         kind, left, right = tree[0], plain(tree[1], env), plain(tree[2], env)
         return {
             "add": lambda: left + right,

@@ -71,6 +71,7 @@ CASES = [
     Case("mm_live_inner", "aten.mm.default", (In((5, "S")), In(("S", 6)))),
     Case("bmm", "aten.bmm.default", (In(("B", "S", 6)), In(("B", 6, "T")))),
     Case("addmm", "aten.addmm.default", (floats(9), In(("S", 13)), floats(13, 9), 0.5, 2.0)),
+    Case("addmm_live", "aten.addmm.default", (In(("T",)), In(("S", "B")), In(("B", "T")))),
     Case("addmv", "aten.addmv.default", (In(("S",)), In(("S", 13)), floats(13), 0.5, 2.0)),
     Case("addmv_scalar", "aten.addmv.default", (floats(1), In(("S", "T")), In(("T",)))),
     Case("addmv_no_bias", "aten.addmv.default", (floats(1), In(("S", 13)), floats(13), 0, 1)),
