@@ -41,6 +41,18 @@ class Const:
     make: Callable[[np.random.Generator], np.ndarray]
 
 
+# Where the scales (f16) of a block are, if not in front.
+SCALES_AT: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)),
+    "Q6_K": (208,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    **dict.fromkeys(("IQ1_M", "MXFP4"), ()),
+}
+
+
 @dataclass(frozen=True)
 class Blocks:
     """A weight in GGUF's blocks of a kind: random quants, sane scales."""
@@ -55,8 +67,14 @@ class Blocks:
             plain = rng.normal(size=self.dims).astype(np.float32)
             return bytes(quants.quantize(plain, GGMLQuantizationType[self.kind]).tobytes())
         data = rng.integers(0, 256, (count, size), dtype=np.uint8)
-        for at in {"Q6_K": [208], "Q8_0": [0], "Q4_0": [0], "Q5_0": [0]}.get(self.kind, [0, 2]):
+        for at in SCALES_AT.get(self.kind, (0,)):
             data[:, at : at + 2] = rng.uniform(0.001, 0.01, (count, 1)).astype(np.float16).view(np.uint8)
+        if self.kind == "IQ1_M":  # four bits of the scale in each of four halves
+            bits = rng.uniform(0.001, 0.01, (count, 1)).astype(np.float16).view(np.uint16)
+            halves = data[:, 48:].view(np.uint16)
+            halves[...] = halves & 0xFFF | (bits >> np.array([0, 4, 8, 12], np.uint16) & 15) << 12
+        elif self.kind == "MXFP4":
+            data[:, 0] = rng.integers(118, 122, count)
         return data.tobytes()
 
 

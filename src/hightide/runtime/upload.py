@@ -61,6 +61,8 @@ def _planes(value: TensorValue, blob: AnyBlob) -> Iterator[tuple[int, np.ndarray
         for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
             yield start + first * row_blocks * size, whole_words(plane)
         del blocks, plane
+    if table := kind.table:
+        yield starts[-2], np.frombuffer(table, np.uint8)
 
 
 def _on_gpu(data: memoryview, value: TensorValue) -> np.ndarray:

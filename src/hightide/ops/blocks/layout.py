@@ -2,8 +2,9 @@
 
 In a file, a block's scales and quants follow each other at odd addresses, and nibbles are interleaved.
 On the GPU each kind of data has a plane of its own over all blocks, in element order, so that kernels
-load whole `vec4<u32>`s. A plane starts at a multiple of 16 bytes; nothing grows. A plane whose items are words
-may have them of four rows together, for kernels that compute four columns; rows are filled up to four there.
+load whole `vec4<u32>`s. A plane starts at a multiple of 16 bytes; nothing grows, but types whose quants are rows of a
+table have it as their last plane. A plane whose items are words may have them of four rows together, for kernels that
+compute four columns; rows are filled up to four there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from gguf import GGMLQuantizationType, quants
@@ -33,6 +36,11 @@ class BlockType:
     bytes: int
     together: int | None = None  # the plane that has four rows together
 
+    @property
+    def table(self) -> bytes:
+        """Whole words behind the planes: the rows that quants are places of, the same for every tensor."""
+        return _table(self.name) if self.name[:3] in ("IQ1", "IQ2", "IQ3") else b""
+
     def offsets(self, dims: Dims) -> list[int]:
         """Where each plane of a tensor starts, in bytes; one more for the end."""
         rows, row_blocks = math.prod(dims[:-1]), dims[-1] // self.elements
@@ -40,7 +48,7 @@ class BlockType:
         for n, plane in enumerate(self.planes):
             blocks = row_blocks * (-(-rows // 4) * 4 if n == self.together else rows)
             starts.append(starts[-1] + -(-blocks * plane // 16) * 16)
-        return starts
+        return [*starts, starts[-1] + len(table)] if (table := self.table) else starts
 
     def pack_rows(self, data: np.ndarray, row_blocks: int) -> list[np.ndarray]:
         """The planes of some rows' blocks; where four rows are together, of a multiple of four or of the last rows."""
@@ -73,7 +81,7 @@ def _q5_k_bits(data: np.ndarray) -> np.ndarray:
     return np.packbits(bits.reshape(len(data), 256), axis=1, bitorder="little")
 
 
-def _q6_k_pairs(data: np.ndarray) -> np.ndarray:
+def _pairs(data: np.ndarray) -> np.ndarray:
     """Bits 2n, 2n+1 of byte l (of 32) belong to element 32 n + l of its half."""
     pairs = data.reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
     pairs = pairs.reshape(len(data), 64, 4)
@@ -81,7 +89,23 @@ def _q6_k_pairs(data: np.ndarray) -> np.ndarray:
 
 
 def _q6_k(b: np.ndarray) -> tuple[np.ndarray, ...]:
-    return _halves(b[:, :128].reshape(-1, 2, 64)), _q6_k_pairs(b[:, 128:192]), b[:, 192:208], b[:, 208:]
+    return _halves(b[:, :128].reshape(-1, 2, 64)), _pairs(b[:, 128:192]), b[:, 192:208], b[:, 208:]
+
+
+def _cut(*ends: int) -> Pack:
+    """Planes as they follow each other in a block, up to these bytes of it; the d that it starts with comes last."""
+
+    def pack(b: np.ndarray) -> tuple[np.ndarray, ...]:
+        return *(b[:, start:end] for start, end in pairwise((2, *ends))), b[:, :2]
+
+    return pack
+
+
+@cache
+def _table(kind: str) -> bytes:
+    quant = getattr(quants, kind)
+    quant.init_grid()
+    return np.asarray(quant.grid).astype(np.int8).tobytes()
 
 
 def _whole(b: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -98,6 +122,20 @@ def _types() -> dict[str, BlockType]:
         "Q4_K": ((128, 16), lambda b: (_q4_k_nibbles(b[:, 16:]), b[:, :16])),
         "Q5_K": ((128, 32, 16), lambda b: (_q4_k_nibbles(b[:, 48:]), _q5_k_bits(b[:, 16:48]), b[:, :16])),
         "Q6_K": ((128, 64, 16, 2), _q6_k),
+        "Q2_K": ((64, 16, 4), lambda b: (_pairs(b[:, 16:80]), b[:, :16], b[:, 80:])),
+        "Q3_K": ((64, 32, 12, 2), lambda b: (_pairs(b[:, 32:96]), _q5_k_bits(b[:, :32]), b[:, 96:108], b[:, 108:])),
+        "IQ4_NL": ((16, 2), lambda b: (_halves(b[:, 2:]), b[:, :2])),
+        "IQ4_XS": ((128, 8), lambda b: (_halves(b[:, 8:].reshape(-1, 8, 16)), b[:, :8])),
+        "MXFP4": ((16, 1), lambda b: (_halves(b[:, 1:]), b[:, :1])),
+        "TQ1_0": ((52, 2), lambda b: (b[:, :52], b[:, 52:])),
+        "TQ2_0": ((64, 2), lambda b: (_pairs(b[:, :64]), b[:, 64:])),
+        "IQ2_XXS": ((64, 2), _cut(66)),
+        "IQ2_XS": ((64, 8, 2), _cut(66, 74)),
+        "IQ2_S": ((32, 32, 8, 8, 2), _cut(34, 66, 74, 82)),
+        "IQ3_XXS": ((64, 32, 2), _cut(66, 98)),
+        "IQ3_S": ((64, 8, 32, 4, 2), _cut(66, 74, 106, 110)),
+        "IQ1_S": ((32, 16, 2), _cut(34, 50)),
+        "IQ1_M": ((32, 16, 8), lambda b: (b[:, :32], b[:, 32:48], b[:, 48:])),
         "F32": ((4,), _whole),
         "F16": ((2,), _whole),
         "BF16": ((2,), _whole),
