@@ -231,8 +231,10 @@ class Whisper(nn.Module):
         for name, x in self.named_parameters():
             if name.endswith("positional_embedding"):
                 nn.init.normal_(x)
-            elif x.dim() == 2 and "embedding" not in name:
-                nn.init.normal_(x, std=1.5 * x.shape[1] ** -0.5)
+            elif name.endswith("token_embedding.weight"):  # small: else the likeliest token is always the last one
+                nn.init.normal_(x, std=0.2)
+            elif x.dim() == 2:
+                nn.init.normal_(x, std=(3 if name.endswith("cross_attn.out.weight") else 1.5) * x.shape[1] ** -0.5)
         scatter_weights(self)
 
     def encoder(self, input_features: Tensor) -> Tensor:

@@ -33,7 +33,9 @@ def mel_filters(mels: int) -> np.ndarray:
     widths = np.diff(edges)
     slopes = edges[:, None] - bins
     rising, falling = -slopes[:-2] / widths[:-1, None], slopes[2:] / widths[1:, None]
-    return np.maximum(0, np.minimum(rising, falling)) * (2 / (edges[2:] - edges[:-2]))[:, None]
+    filters = np.maximum(0, np.minimum(rising, falling)) * (2 / (edges[2:] - edges[:-2]))[:, None]
+    filters.setflags(write=False)  # everybody gets the same ones
+    return filters
 
 
 # Slaney's scale: 15 mels to 1000 Hz, then 27 mels for each factor of 6.4.
