@@ -82,6 +82,33 @@ def test_what_the_encoder_gave_is_written_once(device: Any, tmp_path: Path) -> N
         assert logits.shape == (97,) and token.counters.input_bytes - before <= 16
 
 
+def test_a_decoder_that_stays_whole_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that takes a token at a time."""
+    words = tokenizer(tmp_path)
+    with Transcriber(MODEL, words, "cpu") as transcriber:
+        want = transcriber.transcribe(clip(2), RATE).segments[0].ids
+        transcriber._steps.max_tokens = 1
+        assert transcriber.transcribe(clip(2), RATE).segments[0].ids == want
+    monkeypatch.setattr("hightide.speech.text_steps.split_at_input", lambda graph, position: None)
+    with Transcriber(MODEL, words, "cpu") as transcriber:
+        assert transcriber.transcribe(clip(2), RATE).segments[0].ids == want
+
+
+def test_the_language_is_heard_or_given(tmp_path: Path) -> None:
+    names = ["<|en|>", "<|de|>", "<|transcribe|>", "<|translate|>"]
+    write_tokenizer_json([*TOKENS[:10], *names, *TOKENS[14:]], tmp_path / "several.json")
+    with Transcriber(MODEL, tmp_path / "several.json", "cpu") as transcriber:
+        assert transcriber.languages == ["en", "de"]
+        logits = transcriber.begin(clip(0))
+        heard = transcriber.transcribe(clip(0), RATE)
+        assert heard.language == ("en" if logits[10] > logits[11] else "de")
+        given = {code: transcriber.transcribe(clip(0), RATE, language=code) for code in ("en", "de")}
+        assert given[heard.language] == heard and given["en"].language == "en" and given["de"].language == "de"
+        assert transcriber.transcribe(clip(0), RATE, task="translate").language == heard.language
+        with pytest.raises(InputError, match="does not know the language 'tlh'; it knows en, de"):
+            transcriber.transcribe(clip(0), RATE, language="tlh")
+
+
 # ---- a decoder in two
 
 

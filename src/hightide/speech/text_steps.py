@@ -14,7 +14,7 @@ from hightide.errors import UnsupportedError
 from hightide.fuse.once import SplitGraph, split_at_input
 from hightide.planning.levels import InputSpec
 from hightide.pte.method_info import MethodInfo
-from hightide.pte.program import Program
+from hightide.pte.program import Method, Program
 from hightide.runtime.build import SessionOptions, build_session
 from hightide.runtime.closing import Closing
 from hightide.runtime.session import Fed, Session
@@ -30,7 +30,11 @@ class TextSteps(Closing):
         self.many_positions = info.inputs[self.position].dynamic
         graph = program.single_graph(name)
         split = None if graph is None else split_at_input(graph, self.heard)
-        self._steps = _MethodSteps(program, name) if split is None else _SplitSteps(program, info, split, self.heard)
+        self._steps: _MethodSteps | _SplitSteps
+        if split is None:
+            self._steps = _MethodSteps(program.method(name), self.heard)
+        else:
+            self._steps = _SplitSteps(program, info, split, self.heard)
 
     def begin(self, heard: np.ndarray) -> None:
         """A new window: what the encoder gave. The cache is empty again."""
@@ -55,9 +59,8 @@ class TextSteps(Closing):
 class _MethodSteps:
     """The method as it is, which is given the encoder's output at every call."""
 
-    def __init__(self, program: Program, name: str) -> None:
-        self.method = program.method(name)
-        self.heard_at = next(n for n, spec in enumerate(self.method.inputs) if np.dtype(spec.dtype).kind == "f")
+    def __init__(self, method: Method, heard_at: int) -> None:
+        self.method, self.heard_at = method, heard_at
 
     def begin(self, heard: np.ndarray) -> None:
         self.method.reset()

@@ -12,6 +12,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.option_checks import shown
+from hightide.planning.levels import InputSpec
 from hightide.pte.program import Program, load
 from hightide.runtime.closing import Closing
 from hightide.speech.audio import RATE, load_audio
@@ -72,10 +73,7 @@ class Transcriber(Closing):
             raise InputError(f"{path.name} has no tokenizer; put its tokenizer.json beside it, or name one")
         self.tokenizer = found
         self.tokens = speech_tokens(found, self.program.metadata, path.name)
-        (takes, *others) = self.program.methods[encoder].inputs
-        if others or len(takes.dims) != 3 or takes.dims[0] != 1 or np.dtype(takes.dtype).kind != "f":
-            known = self.program.methods[encoder]
-            raise UnsupportedError(f"{path.name}: {encoder}{known!r} must take a spectrogram [1, mels, frames]")
+        takes = _spectrogram_input(self.program, encoder)
         _, self.mels, self.frames = takes.dims
         self._steps = TextSteps(self.program, decoder)
         self._encoder = self.program.method(encoder)
@@ -224,6 +222,15 @@ def endless(ids: Sequence[int]) -> int:
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     shifted = logits.astype(np.float64) - logits.max()
     return shifted - np.log(np.exp(shifted).sum())
+
+
+def _spectrogram_input(program: Program, encoder: str) -> InputSpec:
+    info = program.methods[encoder]
+    for spec in info.inputs if len(info.inputs) == 1 else ():
+        if len(spec.dims) == 3 and spec.dims[0] == 1 and spec.dtype.startswith("float"):
+            return spec
+    takes = f"{encoder}{info!r} must take a spectrogram [1, mels, frames]"
+    raise UnsupportedError(f"{program.file.path.name} is not a speech model: {takes}")
 
 
 def _method_name(program: Program, names: Sequence[str]) -> str:
