@@ -24,6 +24,12 @@ def steps(name: str) -> Iterator[tuple[str, list[np.ndarray], list[np.ndarray]]]
             yield method, _numbered(arrays, f"{n}.in"), _numbered(arrays, f"{n}.out")
 
 
+def main_method(name: str) -> str:
+    """`forward`, or in a program without it the last method of its schedule."""
+    methods = INDEX[name]["steps"] if name in INDEX else ["forward"]
+    return "forward" if "forward" in methods else methods[-1]
+
+
 def oracle(program: Program, method: str) -> Method:
     """The method with its delegates in float64 on NumPy; what is between them stays as it is."""
     sessions = [

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hightide.llm.options import GenerationOptions
     from hightide.llm.token_sampling import Sampling
     from hightide.pte.program import Method, Program, load
+    from hightide.speech.transcriber import Transcriber
 
     __version__: str
 
@@ -36,6 +37,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Sampling",
+    "Transcriber",
     "UnsupportedError",
     "__version__",
     "adapters",
@@ -51,6 +53,7 @@ _LAZY = {
     "Method": "hightide.pte.program",
     "Program": "hightide.pte.program",
     "Sampling": "hightide.llm.token_sampling",
+    "Transcriber": "hightide.speech.transcriber",
     "adapters": "hightide.gpu.device",
     "load": "hightide.pte.program",
 }

@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from modules import Ids, Module, Pixels, Shape, examples
+from modules import Ids, Module, Pixels, Places, Shape, examples
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
+
+from hightide.formats.whisper_ggml import WhisperSizes
+from hightide.speech.whisper_torch import AudioEncoder, TextDecoder
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, hidden: Tensor | None = None) -> Tensor:
@@ -219,6 +222,28 @@ class Int8Cnn(nn.Module):
         return self.head(x.mean(dim=(2, 3)))
 
 
+class Whisper(nn.Module):
+    """Speech to text: an encoder of one second, a decoder with a KV cache and attention to the encoder's output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audio, self.text = AudioEncoder(WHISPER), TextDecoder(WHISPER)
+        for name, x in self.named_parameters():
+            if name.endswith("positional_embedding"):
+                nn.init.normal_(x)
+            elif name.endswith("token_embedding.weight"):  # small: else the likeliest token is always the last one
+                nn.init.normal_(x, std=0.2)
+            elif x.dim() == 2:
+                nn.init.normal_(x, std=(3 if name.endswith("cross_attn.out.weight") else 1.5) * x.shape[1] ** -0.5)
+        scatter_weights(self)
+
+    def encoder(self, input_features: Tensor) -> Tensor:
+        return self.audio(input_features)
+
+    def text_decoder(self, input_ids: Tensor, encoder_output: Tensor, cache_position: Tensor) -> Tensor:
+        return self.text(input_ids, encoder_output, cache_position)
+
+
 def model(
     make: type[nn.Module], live: tuple, example: tuple[Shape, ...], *steps: tuple[Shape, ...], **options: bool
 ) -> Module:
@@ -233,6 +258,25 @@ def images(*sizes: tuple[int, int, int]) -> list[tuple[Shape, ...]]:
     return [(Pixels((b, 3, h, w)),) for b, h, w in sizes]
 
 
+def whisper_step(first: int, s: int) -> tuple[str, tuple[Shape, ...]]:
+    heard = (1, WHISPER.audio_context, WHISPER.audio_width)
+    return "text_decoder", (Ids((1, s), WHISPER.vocabulary), heard, Places(first, first + s))
+
+
+WHISPER = WhisperSizes(
+    vocabulary=97,
+    audio_context=50,
+    audio_width=24,
+    audio_heads=3,
+    audio_layers=2,
+    text_context=32,
+    text_width=24,
+    text_heads=2,
+    text_layers=2,
+    mels=80,
+)
+HEARD = (1, WHISPER.mels, 2 * WHISPER.audio_context)
+SAID = Dim("S", min=1, max=WHISPER.text_context - 1)
 B, S, LONG = Dim("B", min=1, max=4), Dim("S", min=1, max=33), Dim("S", min=1, max=40)
 H, W = Dim("H", min=16, max=48), Dim("W", min=16, max=48)
 B5 = Dim("B", min=1, max=5)  # not 4, the width in patches: probes vary dims of one size together
@@ -265,5 +309,19 @@ MODELS: dict[str, Module] = {
         *images((3, 31, 23), (3, 31, 23), (1, 48, 48), (4, 16, 17), (1, 16, 16), (3, 19, 16), (4, 48, 48), (1, 17, 47)),
         resize=False,
         int8=True,
+    ),
+    "whisper": Module(
+        Whisper,
+        methods={
+            "encoder": (examples(HEARD), None),
+            "text_decoder": (examples(*whisper_step(0, 3)[1]), ({1: SAID}, None, {0: SAID})),
+        },
+        schedule=[
+            ("encoder", (HEARD,)),
+            *(whisper_step(first, s) for first, s in [(0, 4), (4, 1), (5, 1), (6, 7), (0, 31), (31, 1)]),
+            ("encoder", (HEARD,)),
+            *(whisper_step(first, s) for first, s in [(0, 1), (1, 3), (4, 1), (5, 1)]),
+        ],
+        constants={"get_max_seq_len": 32, "get_vocab_size": 97},
     ),
 }

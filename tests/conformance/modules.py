@@ -27,7 +27,15 @@ class Pixels:
     shape: tuple[int, ...]
 
 
-Shape = tuple[int, ...] | int | Ids | Pixels  # of a float32 input; or the value of an int64 [1] one
+@dataclass(frozen=True)
+class Places:
+    """An int64 input of numbers from `first` to below `end`."""
+
+    first: int
+    end: int
+
+
+Shape = tuple[int, ...] | int | Ids | Pixels | Places  # of a float32 input; or the value of an int64 [1] one
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class Module:
 def array(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     if isinstance(shape, Ids):
         return rng.integers(0, shape.end, shape.shape)
+    if isinstance(shape, Places):
+        return np.arange(shape.first, shape.end)
     if isinstance(shape, Pixels):
         return (rng.integers(-128, 128, shape.shape) / 64).astype(np.float32)
     return np.array([shape]) if isinstance(shape, int) else rng.standard_normal(shape).astype(np.float32)

@@ -12,7 +12,7 @@ import pytest
 from fake_choice import Same, dispatches
 from llamas import INPUTS, small_llama
 from planted import key_beyond, one_buffer_for, plant, wrong_scale
-from schedules import INDEX, PROGRAMS
+from schedules import INDEX, PROGRAMS, main_method
 
 from hightide.errors import InputError
 from hightide.gpu.device import Device
@@ -101,7 +101,8 @@ def test_every_gguf_model_passes(name: str, device: Device) -> None:
 
 
 def check_program(path: Path, routes: bool = True) -> None:
-    report = verify_file(open_file(path), WantedLevels({}), VerifySettings(routes=routes), [None])
+    opened = open_file(path, method=main_method(path.stem))
+    report = verify_file(opened, WantedLevels({}), VerifySettings(routes=routes), [None])
     assert report.passed, report.as_json()
     assert any(op.alone is not None for level in report.levels for op in level.ops)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from schedules import INDEX, PROGRAMS, steps
+from schedules import INDEX, PROGRAMS, main_method, steps
 
 from hightide import InputError, ProgramError
 from hightide.planning.levels import InputSpec
@@ -38,7 +38,7 @@ VARIES = {
 @pytest.mark.parametrize("name", INDEX)
 def test_what_varies(name: str) -> None:
     entry = INDEX[name]
-    parts = open_file(PROGRAMS / f"{name}.pte").parts
+    parts = open_file(PROGRAMS / f"{name}.pte", method=main_method(name)).parts
     if name == "wide":
         assert parts == []
         return
@@ -76,7 +76,7 @@ def test_every_step_of_a_schedule_is_a_level(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("name", INDEX)
 def test_inputs_run_at_the_max_and_at_small_levels(name: str) -> None:
-    for part in open_file(PROGRAMS / f"{name}.pte").parts:
+    for part in open_file(PROGRAMS / f"{name}.pte", method=main_method(name)).parts:
         session = part.session("cpu")
         for level in ({}, {s: min(most, 4) for s, most in part.symbols.items()}):
             given = part.inputs_at(level)

@@ -198,8 +198,8 @@ def find_tokenizer(
         return Tokenizer.from_file(given)
     if metadata is not None:
         return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
-    exported = model.with_suffix(".tokenizer.gguf")  # as `hightide export` names it
-    for path in (exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
+    exported = (model.with_suffix(f".tokenizer.{kind}") for kind in ("gguf", "json"))  # as `hightide export` names it
+    for path in (*exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
         if path.is_file():
             return Tokenizer.from_file(path)
     return None

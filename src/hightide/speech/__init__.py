@@ -1,0 +1,1 @@
+"""Speech to text: samples, spectrograms, Whisper programs. Built on `pte` and on the tokenizer of `llm`."""
