@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hightide.errors import DeviceError, HightideError, InputError, ProgramError, UnsupportedError
+from hightide.errors import DeviceError, ExportError, HightideError, InputError, ProgramError, UnsupportedError
 
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hightide.llm.options import GenerationOptions
     from hightide.llm.token_sampling import Sampling
     from hightide.pte.program import Method, Program, load
+    from hightide.tools.export.export_module import export
 
     __version__: str
 
@@ -28,6 +29,7 @@ __all__ = [
     "LLM",
     "DeviceError",
     "Engine",
+    "ExportError",
     "GenerationOptions",
     "Grammar",
     "HightideError",
@@ -39,6 +41,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "adapters",
+    "export",
     "load",
 ]
 
@@ -52,6 +55,7 @@ _LAZY = {
     "Program": "hightide.pte.program",
     "Sampling": "hightide.llm.token_sampling",
     "adapters": "hightide.gpu.device",
+    "export": "hightide.tools.export.export_module",
     "load": "hightide.pte.program",
 }
 
