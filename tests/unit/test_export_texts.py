@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedules import INDEX, PROGRAMS
 
 import hightide as package
 from hightide.errors import ExportError, HightideError, InputError, UnsupportedError
+from hightide.formats.instructions import KernelCall
+from hightide.pte.program import load
 from hightide.tools.export.check_inputs import check_levels, level_name, random_like
 from hightide.tools.export.dynamic_dims import DynamicDim, parse_dynamic, specs_in
 from hightide.tools.export.export_report import CheckedSize, ExportReport
-from hightide.tools.export.placed_ops import PlacedOp
+from hightide.tools.export.placed_ops import PlacedOp, placed_ops
 from hightide.tools.export.python_model import make_python_model, names_python
 from hightide.tools.export.stages import message_of, stage
 
@@ -261,6 +264,31 @@ def test_an_error_names_its_stage_and_keeps_the_exporters_message() -> None:
         "stage 'export' failed in torch.export: ValueError: Constraints violated (S)! - S is 5."
     )
     assert len(message_of(ValueError("word " * 1000))) < 700
+
+
+@pytest.mark.filterwarnings("ignore:method forward runs outside")
+@pytest.mark.parametrize("name", INDEX)
+def test_every_op_of_a_program_has_its_place(name: str) -> None:
+    """And a reason, if that is the host."""
+    whole = load(PROGRAMS / f"{name}.pte", device="cpu")
+    parts = load(PROGRAMS / f"{name}.pte", device="cpu", whole=False)
+    for method in dict.fromkeys(INDEX[name]["steps"]):
+        kernels, left = (
+            [i.op for i in program.file.methods[method].instructions if isinstance(i, KernelCall)]
+            for program in (parts, whole)
+        )
+        ops = placed_ops(parts, whole, method)
+        assert ops and sum(op.joined + op.host for op in ops) == len(kernels)
+        assert sum(op.host for op in ops) == len(left) and all(bool(op.why) == (op.host > 0) for op in ops)
+
+
+def test_reasons_are_those_of_the_regions() -> None:
+    for name, reason in (
+        ("wide", "float64, which a GPU does not hold"),
+        ("cond", "so small that NumPy is done with it sooner"),
+    ):
+        parts, whole = (load(PROGRAMS / f"{name}.pte", device="cpu", whole=joined) for joined in (False, True))
+        assert {op.why for op in placed_ops(parts, whole, "forward")} - {""} == {reason}
 
 
 def report(*sizes: CheckedSize) -> ExportReport:

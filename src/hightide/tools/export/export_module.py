@@ -17,6 +17,7 @@ from hightide.exporter import need_exporter, quiet
 from hightide.option_checks import check_bool, check_int, check_number, check_path
 from hightide.planning.explain import Explanations
 from hightide.pte.program import Method, load
+from hightide.runtime.build import choose_device, named_device
 from hightide.tools.export.check_inputs import check_levels, level_name
 from hightide.tools.export.export_report import CheckedSize, ExportReport
 from hightide.tools.export.lowering import METHOD, lowered
@@ -61,6 +62,7 @@ def export(
     path = None if out is None else _checked_path(out)
     _check_options(fp16, tolerance, seed)
     need_exporter()
+    choose_device(named_device(device))  # an unknown one is refused now, not after minutes of exporting
     with quiet(), tempfile.TemporaryDirectory(prefix="hightide") as folder:
         traced = trace(module, inputs, dynamic_shapes)
         wanted = list(_random_checks(traced, seed) if checks is None else _given_checks(traced, checks))
