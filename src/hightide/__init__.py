@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hightide.errors import DeviceError, HightideError, InputError, ProgramError, UnsupportedError
+from hightide.errors import DeviceError, ExportError, HightideError, InputError, ProgramError, UnsupportedError
 
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hightide.llm.token_sampling import Sampling
     from hightide.pte.program import Method, Program, load
     from hightide.speech.transcriber import Transcriber
+    from hightide.tools.export.export_module import export
 
     __version__: str
 
@@ -29,6 +30,7 @@ __all__ = [
     "LLM",
     "DeviceError",
     "Engine",
+    "ExportError",
     "GenerationOptions",
     "Grammar",
     "HightideError",
@@ -41,6 +43,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "adapters",
+    "export",
     "load",
 ]
 
@@ -55,6 +58,7 @@ _LAZY = {
     "Sampling": "hightide.llm.token_sampling",
     "Transcriber": "hightide.speech.transcriber",
     "adapters": "hightide.gpu.device",
+    "export": "hightide.tools.export.export_module",
     "load": "hightide.pte.program",
 }
 

