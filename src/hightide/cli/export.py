@@ -88,7 +88,8 @@ def export(
         typer.Argument(
             metavar="MODEL",
             help="model.py:make_model or package.module:make_model, a function that returns a torch module and a tuple "
-            "of example inputs. Or a GGUF file of a llama, qwen2, qwen3 or phi3 model, or a Whisper model of whisper.cpp.",
+            "of example inputs. Or a GGUF file of a llama, qwen2, qwen3 or phi3 model, or a Whisper model of "
+            "whisper.cpp.",
             show_default=False,
         ),
     ],
