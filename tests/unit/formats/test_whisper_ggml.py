@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import struct
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +65,15 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_whisper(path)
     with pytest.raises(InputError, match=r"must end in .pte and be in a folder that exists"):
         export_whisper(path, tmp_path / "out.bin")
+
+
+def test_the_command_knows_such_a_file(hightide: Any, tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(whisper())
+    code, out, err = hightide("export", tmp_path / "model.bin", tmp_path / "out.pte", "--context", 64)
+    assert code == 1 and not out and "a Whisper model is exported as it is, with no option but --metadata" in err
+    code, out, err = hightide("export", tmp_path / "model.bin", tmp_path / "out.pte")
+    missing = "exporting needs" if importlib.util.find_spec("executorch") is None else "is missing or unknown"
+    assert code == 1 and not out and missing in err and err.count("\n") == 1
 
 
 def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
