@@ -12,7 +12,7 @@ from hightide.errors import ProgramError
 from hightide.gpu.device import Device
 from hightide.graph.blob import AnyBlob
 from hightide.graph.values import ITEM_SIZE, TensorValue
-from hightide.ops.blocks.layout import BLOCK_TYPES
+from hightide.ops.blocks.layout import BLOCK_TYPES, table_of
 from hightide.ops.storage import GPU_TYPE
 from hightide.runtime.words import whole_words
 
@@ -61,7 +61,7 @@ def _planes(value: TensorValue, blob: AnyBlob) -> Iterator[tuple[int, np.ndarray
         for start, size, plane in zip(starts, kind.planes, kind.pack_rows(blocks, row_blocks), strict=False):
             yield start + first * row_blocks * size, whole_words(plane)
         del blocks, plane
-    if table := kind.table:
+    if table := table_of(kind.name):
         yield starts[-2], np.frombuffer(table, np.uint8)
 
 

@@ -36,11 +36,6 @@ class BlockType:
     bytes: int
     together: int | None = None  # the plane that has four rows together
 
-    @property
-    def table(self) -> bytes:
-        """Whole words behind the planes: the rows that quants are places of, the same for every tensor."""
-        return _table(self.name) if self.name[:3] in ("IQ1", "IQ2", "IQ3") else b""
-
     def offsets(self, dims: Dims) -> list[int]:
         """Where each plane of a tensor starts, in bytes; one more for the end."""
         rows, row_blocks = math.prod(dims[:-1]), dims[-1] // self.elements
@@ -48,7 +43,7 @@ class BlockType:
         for n, plane in enumerate(self.planes):
             blocks = row_blocks * (-(-rows // 4) * 4 if n == self.together else rows)
             starts.append(starts[-1] + -(-blocks * plane // 16) * 16)
-        return [*starts, starts[-1] + len(table)] if (table := self.table) else starts
+        return [*starts, starts[-1] + len(table)] if (table := table_of(self.name)) else starts
 
     def pack_rows(self, data: np.ndarray, row_blocks: int) -> list[np.ndarray]:
         """The planes of some rows' blocks; where four rows are together, of a multiple of four or of the last rows."""
@@ -102,7 +97,10 @@ def _cut(*ends: int) -> Pack:
 
 
 @cache
-def _table(kind: str) -> bytes:
+def table_of(kind: str) -> bytes:
+    """Whole words behind the planes: the rows that a type's quants are places of, the same for every tensor."""
+    if kind[:3] not in ("IQ1", "IQ2", "IQ3"):
+        return b""
     quant = getattr(quants, kind)
     quant.init_grid()
     return np.asarray(quant.grid).astype(np.int8).tobytes()
