@@ -191,6 +191,22 @@ def in_place() -> Any:
     return InPlace(), (torch.randn(5),)
 
 
+class Upsample(nn.Module):
+    """ExecuTorch neither delegates nor decomposes this `interpolate` where a dim varies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(4, 8, 3, padding=1), nn.GroupNorm(2, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = F.interpolate(F.silu(self.norm(self.conv(x))), scale_factor=2, mode="nearest")
+        return x, F.interpolate(x, scale_factor=0.5, mode="bilinear", align_corners=False)
+
+
+def upsample() -> Any:
+    return Upsample(), (torch.randn(1, 4, 8, 8),), {"dynamic_shapes": "x:2=H<=12"}
+
+
 class Picky(nn.Module):
     """Takes no fewer than 3 rows, which the tracer does not see."""
 

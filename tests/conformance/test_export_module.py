@@ -34,6 +34,7 @@ RIGHT: dict[str, tuple[list[str], list[str]]] = {
     "slots": ([], ["S=16", "S=1", "S=7", "S=8", "S=1, twice"]),
     "branches": ([], ["check 0", "check 1"]),
     "nonzero": ([], ["as the example"]),
+    "upsample": ([], ["H=12", "H=1", "H=5", "H=6"]),
     "pair": ([], ["S=9", "S=1", "S=3", "S=5"]),
 }
 
@@ -78,6 +79,22 @@ def test_on_the_references_and_in_halves(device: Device) -> None:
     assert reference.passed and reference.device != exported("mlp", "x:0=B<=12").device
     halves = exported("mlp", "x:0=B<=12", fp16=True)
     assert halves.passed and halves.tolerance == 2e-2 and halves.worst > 1e-5
+
+
+def test_a_partitioner_that_fails_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from executorch.backends.vulkan.partitioner import vulkan_partitioner
+
+    assert "so ops that ExecuTorch itself cannot resize are delegated too: " in exported("upsample").note
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("no partition today")
+
+    monkeypatch.setattr(vulkan_partitioner.VulkanPartitioner, "partition", fail)
+    report = exported("mlp", "x:0=B<=12", device="cpu")
+    assert report.passed and not any(op.delegated for op in report.ops)
+    assert report.note == "the Vulkan partitioner failed, so nothing is delegated: AssertionError: no partition today"
+    with pytest.raises(ExportError, match="stage 'partition' failed in ExecuTorch's Vulkan partitioner: Assert"):
+        exported("mlp", "x:0=B<=12", fp16=True)
 
 
 def test_torchs_own_dynamic_shapes_are_taken(device: Device) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +66,23 @@ def export(
     with quiet(), tempfile.TemporaryDirectory(prefix="hightide") as folder:
         traced = trace(module, inputs, dynamic_shapes)
         wanted = list(_random_checks(traced, seed) if checks is None else _given_checks(traced, checks))
-        data = lowered(traced, fp16)
+        made = lowered(traced, fp16)
         file = Path(folder, "program.pte") if path is None else path
-        file.write_bytes(data)
+        file.write_bytes(made.data)
         halves = fp16 or any("16" in str(leaf.dtype) for leaf in traced.example.leaves if leaf.is_floating_point())
         allowed = tolerance if tolerance is not None else TOLERANCE_HALVES if halves else TOLERANCE
-        return _compared(traced, file, wanted, allowed, device, "" if path is None else str(path))
+        report = _compared(traced, file, wanted, allowed, device)
+        return replace(report, path="" if path is None else str(path), note=made.note)
 
 
 def _compared(
-    traced: TracedModule, file: Path, checks: Sequence[_Check], allowed: float, device: str | int | None, name: str
+    traced: TracedModule, file: Path, checks: Sequence[_Check], allowed: float, device: str | int | None
 ) -> ExportReport:
     with stage("run"), load(file, device=device) as program, load(file, device="cpu", whole=False) as parts:
         method = program.method(METHOD)
         graphs = [session.graph for session in method.sessions if session.graph.calls]
         return ExportReport(
-            path=name,
+            path=str(file),
             bytes=file.stat().st_size,
             signature=traced.signature,
             device=", ".join(dict.fromkeys(session.name for session in method.sessions)) or "NumPy",

@@ -42,6 +42,7 @@ class ExportReport:
     ops: tuple[PlacedOp, ...]
     graphs: int  # that run on the device
     runs: int  # op calls in them, after passes
+    note: str = ""  # what the exporter could not do, if anything
 
     @property
     def passed(self) -> bool:
@@ -71,7 +72,9 @@ def render(report: ExportReport) -> Group:
             lines.append(Text(f"{checked.name}: {checked.problem}", BAD))
         if checked.skipped:
             lines.append(Text(f"{checked.name}: not checked, {checked.skipped}", "yellow"))
-    lines += [Text(), _ops(report.ops), Text(_amounts(report), FAINT), Text(), verdict(report)]
+    lines += [Text(), _ops(report.ops), Text(_amounts(report), FAINT)]
+    lines += [Text(report.note, "yellow")] if report.note else []
+    lines += [Text(), verdict(report)]
     return Group(*(Words(line) if isinstance(line, Text) else line for line in lines))
 
 

@@ -29,9 +29,9 @@ def stage(name: str) -> Iterator[None]:
         raise ExportError(name, f"stage {name!r} failed in {TOOLS[name]}: {reason}") from error
 
 
-def message_of(error: BaseException) -> str:
+def message_of(error: BaseException, most: int = NO_MORE_THAN) -> str:
     """The first paragraph of an exporter's message, in one line, without advice about its logs."""
     paragraph = str(error).strip().split("\n\n")[0]
     paragraph = re.sub(r"For more information, run with TORCH_LOGS=\S+\.?", "", paragraph)
     text = " ".join(f"{type(error).__name__}: {paragraph}".split())
-    return text if len(text) <= NO_MORE_THAN else f"{text[:NO_MORE_THAN].rsplit(' ', 1)[0]} ..."
+    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
