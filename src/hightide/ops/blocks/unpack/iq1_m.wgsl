@@ -1,13 +1,7 @@
 // IQ1_M: 256 quants; per 8 of them a row of the table (8 + 3 bits) and the sign of its shift, per 16 a scale of 3 bits:
 // d * (2 * scale + 1). Planes: rows, (3 bits of a row, sign), four halves of (4 x 3 bits of scales, 4 bits of d), table.
 #const RUNS = 2
-#params plane1: u32, plane2: u32, plane3: u32
-#include "blocks/grid.wgsl"
 #include "blocks/grid_shifted.wgsl"
-fn open_block(row: u32, b: u32) -> Block {
-    let at = row * params.blocks + b;
-    return Block(vec4<u32>(weight[at]), vec4<u32>(short_at(params.plane1, at)));
-}
 fn scale_at(row: u32, b: u32) -> Scale {
     let at = row * params.blocks + b;
     let sub = at % 8u;
@@ -19,5 +13,5 @@ fn scale_at(row: u32, b: u32) -> Scale {
 }
 fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
     let bits = (block.extra.x >> (h / 2u * 4u)) & 15u;
-    return shifted(params.plane3, byte_of(block.q.x, h / 2u) | ((bits & 7u) << 8u), h, bits >= 8u);
+    return shifted(byte_of(block.q.x, h / 2u) | ((bits & 7u) << 8u), h, bits >= 8u);
 }
