@@ -23,9 +23,9 @@ fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
         word = 12u;
         digit = h - 4u;
     }
-    var power = array<u32, 5>(1u, 3u, 9u, 27u, 81u);
+    let power = select(select(81u, 27u, digit < 4u), select(9u, select(3u, 1u, digit < 1u), digit < 2u), digit < 3u);
     let bytes = (vec4<u32>(weight[at / 8u * 13u + word]) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u);
-    let rest = (bytes * power[digit]) & vec4<u32>(255u);
+    let rest = (bytes * power) & vec4<u32>(255u);
     return vec4<f32>(vec4<i32>((rest * 3u) >> vec4<u32>(8u)) - 1);
 }
 fn quant_unit(h: u32) -> vec4<f32> { return vec4<f32>(1.0); }
