@@ -277,7 +277,10 @@ class QuantizedSdpa(Op):
 
 @op("et_vk.sdpa.default", family="attention")
 class Sdpa(AttentionOp):
-    """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule."""
+    """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule.
+
+    A row from which the mask hides every key (by -inf) is zero, as torch has it.
+    """
 
     q: Tensor
     k: Tensor
@@ -331,8 +334,10 @@ def softmax_attention(
         scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True) @ v
+    highest = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ v
 
 
 def scale_of(scale: float | None, depth: int) -> float:
