@@ -21,10 +21,17 @@ test-all: $(READY) lint
 	$(PYTHON) -c 'import ray.serve, langchain_openai, vulkan' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[ray,clients,kernels]' || true
 	$(PYTHON) -m pytest -n 2 --dist loadgroup -m "slow or not slow" --durations 30
 
-# What the real exporter makes of ExecuTorch's dynamic-shape tests and of torch's op database: about 2 GB of wheels.
+# What the real exporter makes of whole models, of ExecuTorch's dynamic-shape tests and of torch's op database: about
+# 2 GB of wheels. TABLE=docs/exports.md also writes the page about the models.
+MODEL_EXPORTS := build/model-exports
 test-exports: $(READY)
-	$(PYTHON) -c 'import executorch, expecttest' 2>/dev/null || $(PYTHON) -m pip install --quiet -e '.[export]' expecttest
-	$(PYTHON) -m pytest -m "slow or not slow" tests/conformance/test_executorch_exports.py tests/conformance/test_op_samples.py
+	$(PYTHON) -c 'import executorch, expecttest, safetensors' 2>/dev/null || \
+	    $(PYTHON) -m pip install --quiet -e '.[export]' expecttest safetensors
+	$(PYTHON) tests/conformance/model_exports.py $(MODEL_EXPORTS)
+	HIGHTIDE_MODEL_EXPORTS=$(MODEL_EXPORTS) $(PYTHON) -m pytest -m "slow or not slow" \
+	    tests/conformance/test_model_exports.py tests/conformance/test_executorch_exports.py \
+	    tests/conformance/test_op_samples.py
+	$(if $(TABLE),$(PYTHON) tests/conformance/export_table.py $(MODEL_EXPORTS) $(TABLE))
 
 # The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has.
 test-browser: $(READY)

@@ -143,7 +143,10 @@ def llama_weights(params: dict[str, Any], tied: bool) -> Weights:
     from executorch.examples.models.llama.model_args import ModelArgs
 
     with torch.device("meta"):
-        shapes = {name: w.shape for name, w in construct_transformer(ModelArgs(**params)).named_parameters()}
+        model = construct_transformer(ModelArgs(**params))
+    # Buffers that are part of a checkpoint have no device yet either.
+    loaded = [*model.named_parameters(), *((name, b) for name, b in model.named_buffers() if b.is_meta)]
+    shapes = {name: w.shape for name, w in loaded if name in model.state_dict()}
     generator = torch.Generator().manual_seed(0)
     weights = {name: torch.randn(shape, generator=generator) for name, shape in sorted(shapes.items())}
     for name, w in weights.items():
@@ -171,7 +174,9 @@ def llama_steps(max_s: int, context: int, vocab: int, kv_cache: bool) -> list[St
     """Prefill, decode, chunks at pos > 0, restarts, rewinds, S = 1, odd and max, up to the last position."""
     rng = np.random.default_rng(0)
     if not kv_cache:
-        return [("forward", (rng.integers(0, vocab, (1, s)),)) for s in (7, 1, max_s, 2, 13, 1, 31, max_s, 3)]
+        return [
+            ("forward", (rng.integers(0, vocab, (1, s)),)) for s in (7, 1, max_s, 2, 13, 1, min(31, max_s), max_s, 3)
+        ]
     sizes = [(0, 7), (None, 1), (None, 1), (None, 13), (None, 1), (0, max_s), (None, 1), (None, 2), (None, 13)]
     fill, pos = [(None, max_s)] * context, 0
     sizes += [*fill, (context - 1, 1), (context - max_s, max_s), (0, 1), (None, max_s), (5, 3), (None, 1)]

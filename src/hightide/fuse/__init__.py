@@ -15,6 +15,8 @@ from hightide.fuse.attention_pass import attention
 from hightide.fuse.constants import constants
 from hightide.fuse.linears import gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm, linear_of_norm
+from hightide.fuse.permutes import permutes
+from hightide.fuse.plain_attention import plain_attention
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
@@ -25,6 +27,8 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "same_calls": same_calls,
     "unflatten": unflatten,
     "plain_views": plain_views,
+    "plain_attention": plain_attention,
+    "permutes": permutes,
     "select_early": select_early,
     "attention": attention,
     "gated": gated,

@@ -6,7 +6,6 @@ Max dims alone do not tell: two live dims may have the same max, and a view may 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,6 +16,8 @@ from hightide.ops import REGISTRY
 
 SYM_SIZE = ("sym_size.int", "aten.sym_size.int")
 SLICES = ("aten.slice_copy.Tensor", "aten.slice.Tensor")
+EXPANDS = ("aten.expand_copy.default", "aten.expand.default")
+PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 SPLITS = ("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
 ROWS_AS_WEIGHT = (
     "et_vk.rms_norm.default",
@@ -25,7 +26,9 @@ ROWS_AS_WEIGHT = (
     "aten.linear.default",
     "hightide.linear.default",
 )
-AS_X = ("et_vk.rms_norm.default", "aten._softmax.default", "aten._log_softmax.default")  # dims of x
+LIKE = tuple(f"aten.{name}_like.default" for name in ("full", "zeros", "ones"))
+AS_X = ("et_vk.rms_norm.default", "aten._softmax.default", "aten._log_softmax.default", *LIKE)  # dims of x
+REDUCED = ("aten.any.dim",)  # along one dim, which may stay with a size of 1
 # By family: ops whose output has the dims of one argument, but for a last one that another decides.
 BUT_THE_LAST = {"linear": ("x", "weight"), "embedding": ("indices", "weight"), "attention": ("q", "v_cache")}
 
@@ -52,6 +55,7 @@ class LiveDims:
         self._same: dict[
             LiveSize, LiveDim
         ] = {}  # sizes that some call refuses unless they are this number, or this size
+        self._factors: dict[LiveSize, tuple[LiveDim, ...]] = {}  # what a size is the product of
 
     def of(self, id: int) -> KnownDims:
         if id not in self._dims:  # an input, a constant
@@ -82,7 +86,10 @@ class LiveDims:
             dims, axis = self.of(call.args["x"]), self._literal(call.args["dim"])
             if isinstance(axis, int) and -len(dims) <= axis < len(dims):
                 return dims[axis]
-        return LiveSize(call.out, -1)
+        size = LiveSize(call.out, -1)
+        if call.name == "mul":
+            self._factors[size] = tuple(self._size(call.args[side]) for side in ("left", "right"))
+        return size
 
     def _rows_as_weight(self, call: OpCall) -> None:
         """The rows of x must be as long as those of the weight are."""
@@ -109,6 +116,16 @@ class LiveDims:
             )
         if call.name in SPLITS:
             return self._part(call, n)
+        if call.name in EXPANDS:
+            return self._expanded(call)
+        if call.name in REDUCED and "keepdim" in args and self._literal(args["keepdim"]) is True:
+            axis, dims = self._literal(args["dim"]), self.of(args["x"])
+            return tuple(1 if axis in (n, n - len(dims)) else dim for n, dim in enumerate(dims))
+        if call.name in PERMUTES:
+            order, dims = self._literal(args["order"]), self.of(args["x"])
+            return tuple(dims[axis] for axis in order) if isinstance(order, tuple) and len(order) == len(dims) else None
+        if call.name == "aten.bmm.default":
+            return (*self.of(args["x"])[:2], *self.of(args["y"])[2:])
         if call.name == "aten.index_select.default":
             axis, dims = self._literal(args["dim"]), self.of(args["x"])
             picked = self.of(args["indices"]) or (1,)
@@ -129,6 +146,12 @@ class LiveDims:
             return None
         return tuple(sizes[n] if axis in (at, at - len(dims)) else dim for at, dim in enumerate(dims))
 
+    def _expanded(self, call: OpCall) -> KnownDims | None:
+        sizes, dims = self._sizes(call.args["sizes"]), self.of(call.args["x"])
+        if len(sizes) != len(dims):
+            return None
+        return tuple(dim if size == -1 else self._found(size) for dim, size in zip(dims, sizes, strict=True))
+
     def _viewed(self, call: OpCall) -> KnownDims | None:
         source, args = self.of(call.args["x"]), call.args
         if "sizes" in args:
@@ -147,14 +170,30 @@ class LiveDims:
         return source
 
     def _reshaped(self, out: int, source: KnownDims, sizes: Sequence[LiveDim]) -> KnownDims:
-        """The number of elements is the same, so a live size that is alone among numbers is the same, too."""
+        """The number of elements is the same, so a live size that is left alone among numbers is known."""
         dims = tuple(LiveSize(out, n) if size == -1 else self._found(size) for n, size in enumerate(sizes))
-        (before, rows), (after, columns) = _parts(source), _parts(dims)
+        (before, rows), (after, columns) = self._parts(source), self._parts(dims)
+        for size in [size for size in rows if size in columns]:
+            rows.remove(size)
+            columns.remove(size)
         if len(columns) == 1 and not rows and after and before % after == 0:
             self._same[columns[0]] = before // after
         elif len(rows) == len(columns) == 1 and before == after != 0 and rows != columns:
             self._same[columns[0]] = rows[0]
         return dims
+
+    def _parts(self, dims: KnownDims) -> tuple[int, list[LiveSize]]:
+        """The product of the numbers, and the live sizes; of a size that is a product, its factors."""
+        number, sizes, left = 1, list[LiveSize](), list(dims)
+        while left:
+            dim = self._found(left.pop())
+            if isinstance(dim, int):
+                number *= dim
+            elif dim in self._factors:
+                left += self._factors[dim]
+            else:
+                sizes.append(dim)
+        return number, sizes
 
     def _found(self, dim: LiveDim) -> LiveDim:
         while isinstance(dim, LiveSize) and dim in self._same:
@@ -208,8 +247,3 @@ class LiveDims:
 
 def _unknown(value: TensorValue) -> KnownDims:
     return tuple(most if most <= 1 else LiveSize(value.id, axis) for axis, most in enumerate(value.dims))
-
-
-def _parts(dims: KnownDims) -> tuple[int, list[LiveSize]]:
-    """The product of the numbers, and the live sizes."""
-    return math.prod(dim for dim in dims if isinstance(dim, int)), [dim for dim in dims if isinstance(dim, LiveSize)]

@@ -25,6 +25,7 @@ FOLDERS = (
     "embedding",
     "rotary",
     "attention",
+    "delta_rule",
     "pages",
     "sampling",
     "softmax",

@@ -68,6 +68,7 @@ FAMILIES = {
     "embedding": Family(ROUNDED, 0),
     "rotary": Family(FUNCTION, 3),
     "attention": Family(SUMMED),
+    "delta_rule": Family(SUMMED),
     "sampling": Family(MOVED),
     "softmax": Family(FUNCTION, 5),
     "fill": Family(ROUNDED, 0),

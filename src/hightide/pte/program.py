@@ -29,6 +29,7 @@ from hightide.pte.interpreter import Interpreter, Observer, PartCall, Run, diffe
 from hightide.pte.kernel_calls import is_host_work
 from hightide.pte.method_info import MethodInfo, constant_result, describe_method, describe_spec, is_constant
 from hightide.pte.planned_views import with_planned_views
+from hightide.pte.scaled_norms import with_row_weights
 from hightide.pte.support import refusal
 from hightide.pte.unread_arguments import without_unread
 from hightide.pte.whole_method import whole_method
@@ -345,7 +346,7 @@ def _bound(file: ProgramFile, key: Key, graph: GraphFile) -> Graph:
     name, delegate = key
     method = file.methods[name]
     try:
-        bound = with_states_stored(bind_graph(graph))
+        bound = with_states_stored(with_row_weights(bind_graph(graph)))
         for call in calls_of(method, delegate):
             _check_passed(graph, len(call.args))
     except UnsupportedError as error:

@@ -36,7 +36,7 @@ from hightide.pte.region_graph import Number, RegionGraph, Sources
 SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
 HOST, GPU, EITHER, NOWHERE = "host", "gpu", "either", "nowhere"
 NO_BACKEND = "portable"  # whom a region without delegates was compiled for
-ON_SYMINTS = {f"executorch_prim.{name}.Scalar": name for name in ("add", "sub", "mul", "floordiv")}
+ON_SYMINTS = {f"executorch_prim.{name}.Scalar": name for name in ("add", "sub", "mul", "floordiv", "neg")}
 ITEM, SELECT = "aten._local_scalar_dense.default", "aten.select_copy.int"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from hightide.graph.values import Dims
 from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
 from hightide.ops.attention.cache import check_cache, check_position, update_caches
 from hightide.ops.attention.steps import Attention, attend
-from hightide.ops.contract import Context, Dispatch, Int, Tensor, op
+from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
 
 
@@ -171,7 +171,10 @@ class Attend(AttentionOp):
 
 @op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
 class CustomSdpa(AttentionOp):
-    """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache."""
+    """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache.
+
+    With a mask, q sees all keys of the cache, wherever it is: the mask says which of them count.
+    """
 
     q: Tensor
     k: Tensor
@@ -183,29 +186,101 @@ class CustomSdpa(AttentionOp):
     scale: float | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        refuse_mask(self.mask, self.dropout)
-        return check_queries(ctx, self.q, self.k, self.v, self.position)
+        refuse_mask(self.mask if self.causal else None, self.dropout)
+        if self.mask is None:
+            return check_queries(ctx, self.q, self.k, self.v, self.position)
+        dims = check_queries(ctx, self.q, self.k, self.v, 0)
+        check_mask(self.mask, (1, self.q.dims[2], self.q.dims[1], self.k.dims[1]))
+        return dims
 
     @property
     def rule(self) -> Rule:
         return Rule(self.causal, self.scale)
 
     def seen(self, env: Env) -> Seen:
-        return self.rule.seen(self.q, self.k, self.v, self.position, env)
+        if self.mask is None:
+            return self.rule.seen(self.q, self.k, self.v, self.position, env)
+        (_, tokens, heads, _), keys = self.q.dims, self.k.dims[1]
+        return Seen(self.k, self.v, heads, tokens, keys, keys, tokens * keys)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        return attend(ctx, self.rule.over_cache(self.q, self.k, self.v, out, self.position))
+        attention = self.rule.over_cache(self.q, self.k, self.v, out, self.position)
+        if self.mask is not None:
+            attention = replace(attention, position=0, added=self.k.dims[1], mask=self.mask)
+        return attend(ctx, attention)
 
     @staticmethod
     def reference(
-        q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, causal: bool, scale: float | None
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        position: int,
+        mask: np.ndarray | None,
+        causal: bool,
+        scale: float | None,
     ) -> np.ndarray:
-        return attended(q, k, v, position, Rule(causal, scale))
+        if mask is None:
+            return attended(q, k, v, position, Rule(causal, scale))
+        return masked(q, k, v, mask, scale)
+
+
+def masked(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, scale: float | None) -> np.ndarray:
+    """q [1, S, H, D] over all keys of a cache [1, C, Hkv, D], with a mask that broadcasts to [1, H, S, C]."""
+    every_k, every_v = (np.repeat(x, q.shape[2] // k.shape[2], axis=2).transpose(0, 2, 1, 3) for x in (k, v))
+    return softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, mask, scale).transpose(0, 2, 1, 3)
+
+
+@op("llama.custom_quantized_sdpa.default", family="attention")
+class QuantizedSdpa(Op):
+    """`custom_sdpa` on 8-bit codes, with a zero point and a scale for each row of each head; on NumPy."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    position: Int
+    mask: Tensor | None = None
+    dropout: float = 0.0
+    causal: bool = False
+    scale: float | None = None
+    q_zero: Tensor | None = None
+    q_scale: Tensor | None = None
+    k_zero: Tensor | None = None
+    k_scale: Tensor | None = None
+    v_zero: Tensor | None = None
+    v_scale: Tensor | None = None
+    heads_first: bool = False
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        given = (self.q_zero, self.q_scale, self.k_zero, self.k_scale, self.v_zero, self.v_scale)
+        refuse_mask(self.mask if self.causal else None, self.dropout)
+        if self.heads_first or any(each is None for each in given):
+            raise UnsupportedError("attention on 8-bit codes takes rows before heads, zero points and scales")
+        return check_queries(ctx, self.q, self.k, self.v, self.position if self.mask is None else 0)
+
+    @classmethod
+    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
+        call: Any = cls.bound(dict(arguments))
+        if call.heads_first or call.dropout or (call.causal and call.mask is not None):
+            raise UnsupportedError("attention on 8-bit codes takes rows before heads, no dropout, and one mask")
+        q, k, v = (
+            (codes.astype(scale.dtype) - zero.astype(scale.dtype)) * scale
+            for codes, zero, scale in (
+                (call.q, call.q_zero, call.q_scale),
+                (call.k, call.k_zero, call.k_scale),
+                (call.v, call.v_zero, call.v_scale),
+            )
+        )
+        if call.mask is not None:
+            return masked(q, k, v, call.mask, call.scale)
+        return attended(q, k, v, call.position, Rule(call.causal, call.scale))
 
 
 @op("et_vk.sdpa.default", family="attention")
 class Sdpa(AttentionOp):
-    """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule."""
+    """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule.
+
+    A row from which the mask hides every key (by -inf) is zero, as torch has it.
+    """
 
     q: Tensor
     k: Tensor
@@ -220,9 +295,7 @@ class Sdpa(AttentionOp):
         if q.width != k.width or not k.dims[2]:
             raise InputError(f"queries {list(q.dims)} cannot attend to keys {list(k.dims)}")
         if mask is not None:
-            full = (*q.dims[:3], k.dims[2])
-            if broadcast(mask.dims, full) != full:
-                raise InputError(f"a mask of {list(mask.dims)} does not broadcast to {list(full)}")
+            check_mask(mask, (*q.dims[:3], k.dims[2]))
         return [(*q.dims[:-1], v.width)]
 
     def seen(self, env: Env) -> Seen:
@@ -261,8 +334,10 @@ def softmax_attention(
         scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True) @ v
+    highest = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ v
 
 
 def scale_of(scale: float | None, depth: int) -> float:
@@ -272,6 +347,11 @@ def scale_of(scale: float | None, depth: int) -> float:
 def refuse_mask(mask: Tensor | None, dropout: float) -> None:
     if mask is not None or dropout:
         raise UnsupportedError("attention over a cache takes no mask and no dropout")
+
+
+def check_mask(mask: Tensor, full: Dims) -> None:
+    if broadcast(mask.dims, full) != full:
+        raise InputError(f"a mask of {list(mask.dims)} does not broadcast to {list(full)}")
 
 
 def check_queries(ctx: Context, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Int) -> list[Dims]:

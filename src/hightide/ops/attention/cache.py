@@ -69,25 +69,60 @@ class UpdateCache(AttentionOp):
         return seen_in_cache(self.x, self.x.dims[2], self.cache, None, self.position, env)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, cache = self.x, self.cache
-        width = x.dims[2] * x.dims[3]
-        step = 4 if width % 4 == 0 else 1
-        count = x.numel // step
-        yield kernel("attention/cache_update.wgsl", VEC4=step == 4).over(
-            ceil_div(count, 64),
-            x=x,
-            cache=cache,
-            count=count,
-            tokens=x.dims[1],
-            context=cache.dims[1],
-            width=width // step,
-            position=self.position,
-        )
+        yield _cache_update(self.x, self.cache, position=self.position)
 
     @staticmethod
     def reference(x: np.ndarray, cache: np.ndarray, position: int) -> np.ndarray:
         cache[:, position : position + x.shape[1]] = x
         return np.zeros(1, x.dtype)
+
+
+@op("llama.update_cache_with_indices.default", family="attention")
+class UpdateCacheAt(AttentionOp):
+    """As above, but each row has a place of its own, as in a ring; a row whose place is not in the cache is dropped."""
+
+    x: Tensor
+    cache: Tensor
+    position: Int  # says nothing
+    places: Tensor
+    mutates = ("cache",)
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, cache = self.x, self.cache
+        if x.rank != 4 or cache.rank != 4 or (x.dims[0], *x.dims[2:]) != (cache.dims[0], *cache.dims[2:]):
+            raise InputError(f"{list(x.dims)} does not fit a cache of {list(cache.dims)}")
+        if self.places.dims != x.dims[:2]:
+            raise InputError(f"places of {list(self.places.dims)} are not one for each row of {list(x.dims)}")
+        return [(1,)]
+
+    def seen(self, env: Env) -> Seen:
+        return seen_in_cache(self.x, self.x.dims[2], self.cache, None, 0, env)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield _cache_update(self.x, self.cache, places=self.places)
+
+    @staticmethod
+    def reference(x: np.ndarray, cache: np.ndarray, places: np.ndarray) -> np.ndarray:
+        for batch, token in np.argwhere((places >= 0) & (places < cache.shape[1])):
+            cache[batch, places[batch, token]] = x[batch, token]
+        return np.zeros(1, x.dtype)
+
+
+def _cache_update(x: Tensor, cache: Tensor, **where: Any) -> Dispatch:
+    """x [B, S, H, D] into its cache [B, C, H, D]: at a `position`, or at `places` [B, S]."""
+    width = x.dims[2] * x.dims[3]
+    step = 4 if width % 4 == 0 else 1
+    count = x.numel // step
+    return kernel("attention/cache_update.wgsl", VEC4=step == 4, PLACES="places" in where).over(
+        ceil_div(count, 64),
+        x=x,
+        cache=cache,
+        count=count,
+        tokens=x.dims[1],
+        context=cache.dims[1],
+        width=width // step,
+        **where,
+    )
 
 
 class RopeOp(AttentionOp):

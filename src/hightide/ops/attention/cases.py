@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ def filled(kv_heads: int, depth: int) -> Const:
     return Const(lambda rng: rng.uniform(-2, 2, (1, CONTEXT, kv_heads, depth)).astype(np.float32))
 
 
+def places(rng: np.random.Generator, live: Mapping[str, int]) -> np.ndarray:
+    """Rows of a cache, each once, and some that it has not."""
+    every = [rng.permutation(np.arange(-3, CONTEXT + 5))[: live["S"]] for _ in range(2)]
+    return np.stack(every).astype(np.int64)
+
+
+PLACES = In((2, "S"), "int64", low=-3, high=CONTEXT + 4, make=places)
 ROPE = "hightide.rope_cache.default"
 CASES = [
     Case("sdpa_cache_gqa", "sdpa_with_kv_cache.default", attention(6, 2, 16), empty=False),
@@ -74,6 +82,32 @@ CASES = [
         (In((2, "S", 3, 5)), Const(lambda rng: np.zeros((2, CONTEXT, 3, 5), np.float32)), Pos()),
         empty=False,
         extra={"output": 1},
+    ),
+    Case(
+        "update_cache_at_places",
+        "llama.update_cache_with_indices.default",
+        (In((2, "S", 3, 5)), Const(lambda rng: np.zeros((2, CONTEXT, 3, 5), np.float32)), Pos(), PLACES),
+        empty=False,
+        extra={"output": 1},
+    ),
+    Case(
+        "update_cache_at_places_vec4",
+        "llama.update_cache_with_indices.default",
+        (In((2, "S", 3, 8)), Const(lambda rng: np.zeros((2, CONTEXT, 3, 8), np.float32)), 0, PLACES),
+        empty=False,
+        extra={"output": 1},
+    ),
+    Case(
+        "custom_sdpa_mask",
+        "custom_sdpa.default",
+        (In((1, "S", 6, 16)), filled(2, 16), filled(2, 16), Pos(), In(("S", CONTEXT)), 0.0, False),
+        empty=False,
+    ),
+    Case(
+        "custom_sdpa_mask_heads",
+        "custom_sdpa.default",
+        (In((1, "S", 3, 7)), filled(3, 7), filled(3, 7), 0, In((1, 3, "S", CONTEXT)), 0.0, False, 0.4),
+        empty=False,
     ),
     Case(
         "custom_sdpa",

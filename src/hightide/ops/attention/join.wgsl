@@ -69,7 +69,7 @@ var<workgroup> lane_sums: array<$T, LANES>;
         if (lane < depth && d < params.value_depth) {
             var result = $T();
             for (var i = 0u; i < slices; i++) { result += lane_sums[i * depth + lane]; }
-            store_out(at + d, result / total);
+            store_out(at + d, result / select(total, 1.0, total == 0.0));
         }
         workgroupBarrier();
     }

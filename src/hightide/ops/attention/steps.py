@@ -80,7 +80,7 @@ class Attention:
     scale: float
     window: int = 0  # how many keys a query sees, itself included; 0: all before it
     softcap: float = 0.0  # scores are squeezed into -softcap .. softcap; 0: they are not
-    mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]; only with heads_first
+    mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]
     heads_first: bool = False
     pages: Pages | None = None
 
@@ -177,9 +177,11 @@ class Attention:
             given |= {"q_rows": self.q.dims[1], "table_size": self.pages.table.numel}
             given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
         if self.mask is not None:
-            batch, head, row, key = broadcast_strides(self.mask.dims, (*self.q.dims[:3], self.capacity))
-            given |= {"mask_batch": batch, "mask_head": head, "mask_row": row, "mask_key": key}
-            given["heads_per_batch"] = self.q.dims[1]
+            batches, rows_of, heads_of, _ = self.q.dims
+            heads_of, rows_of = (rows_of, heads_of) if self.heads_first else (heads_of, rows_of)
+            strides = broadcast_strides(self.mask.dims, (batches, heads_of, rows_of, self.capacity))
+            given |= dict(zip(("mask_batch", "mask_head", "mask_row", "mask_key"), strides, strict=True))
+            given["heads_per_batch"] = heads_of
         return given
 
     def strides(self, x: Tensor) -> tuple[int, int]:

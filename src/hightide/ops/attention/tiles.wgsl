@@ -189,7 +189,7 @@ var<workgroup> key_rows: array<u32, LANES>;
                 store_out(place * params.value_depth + lane + c * LANES, result);
                 if (lane == 0u && c == 0u) { store_stats(place, vec2<f32>(mosts[i], totals[i])); }
                 #else
-                store_out(head * params.out_head + (tile.first + s) * params.out_row + lane + c * LANES, result / totals[i]);
+                store_out(head * params.out_head + (tile.first + s) * params.out_row + lane + c * LANES, result / select(totals[i], 1.0, totals[i] == 0.0));
                 #end
             }
             workgroupBarrier();

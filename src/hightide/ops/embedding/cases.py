@@ -35,6 +35,11 @@ CASES = [
         "quantized_decomposed.embedding_4bit.dtype",
         (q4_table(7, 10, 10)[0], floats(7, low=0.01, high=0.1), None, -8, 7, In(("S",), "int32", 0, 6), None),
     ),
+    Case(
+        "embedding_2bit",
+        "quantized_decomposed.embedding_2bit.dtype",
+        (byte_table(9, 9, np.uint8), floats(9, 3), floats(9, 3), -2, 1, In(("B", "S"), "int32", 0, 8), None),
+    ),
     Case("embedding_q4_tied", "et_vk.embedding_q4gsw.default", (*q4_table(9, 36, 12), In(("S",), "int32", 0, 8), True)),
     Case(
         "embedding_byte",

@@ -119,7 +119,7 @@ class CodeTable(Op):
     ) -> Iterator[Dispatch]:
         """Each part writes the rows that it has; `code` says how a code lies in its byte, as the kernel has it."""
         first = 0
-        name = "embedding_q4" if self.per_byte == 2 else "embedding_byte"
+        name = {1: "embedding_byte", 2: "embedding_q4", 4: "embedding_2bit"}[self.per_byte]
         zero_parts = (None,) * len(self.tables) if zeros is None else _parts(zeros)
         for weight, scales, zero in zip(self.tables, _parts(self.scales), zero_parts, strict=True):
             rows, row_bytes = weight.dims
@@ -203,6 +203,27 @@ class EmbeddingFourBit(GroupedTable):
     @staticmethod
     def reference(weight: Rows, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
         return dequantized(codes(_whole(weight)[indices], False), scales, zeros, indices)
+
+
+@op("quantized_decomposed.embedding_2bit.dtype", "quantized_decomposed.embedding_2bit.default", family="embedding")
+class EmbeddingTwoBit(GroupedTable):
+    """Four codes to a byte, the lowest bits first."""
+
+    per_byte = 4
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if (self.low, self.high) != (-2, 1):
+            raise UnsupportedError(f"codes from {self.low} to {self.high}; 2-bit tables have -2 to 1")
+        return super().outputs(ctx)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.pick(self.group, self.indices, self.zeros, "two_bits", out)
+
+    @staticmethod
+    def reference(weight: Rows, scales: Rows, zeros: Rows | None, indices: np.ndarray) -> np.ndarray:
+        rows = _whole(weight)[indices].astype(np.uint8)
+        found = (rows[..., None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3).astype(np.int32) - 2
+        return dequantized(found.reshape(*rows.shape[:-1], 4 * rows.shape[-1]), scales, zeros, indices)
 
 
 @op("quantized_decomposed.embedding_byte.dtype", "quantized_decomposed.embedding_byte.default", family="embedding")

@@ -82,3 +82,17 @@ _arithmetic("add", symbols.add)
 _arithmetic("sub", lambda left, right: symbols.add(left, symbols.mul(right, -1)))
 _arithmetic("mul", symbols.mul)
 _arithmetic("floordiv", symbols.floordiv)  # Python's, as in the exporter
+
+
+@op("neg", family="symints")
+class Negated(SymIntOp):
+    """-value: where a slice counts from the end by a live size."""
+
+    value: Int
+
+    def symint(self, ctx: Context) -> SymExpr:
+        return symbols.mul(expr_of(self.value), -1)
+
+    @staticmethod
+    def reference(value: int) -> int:
+        return -value
