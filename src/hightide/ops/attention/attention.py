@@ -169,12 +169,8 @@ class Attend(AttentionOp):
         return attended(call.q, call.k_cache, call.v_cache, call.position, call.rule)
 
 
-@op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
-class CustomSdpa(AttentionOp):
-    """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache.
-
-    With a mask, q sees all keys of the cache, wherever it is: the mask says which of them count.
-    """
+class CustomArguments(Op):
+    """What ExecuTorch's own attention over a cache is given."""
 
     q: Tensor
     k: Tensor
@@ -184,6 +180,14 @@ class CustomSdpa(AttentionOp):
     dropout: float = 0.0
     causal: bool = False
     scale: float | None = None
+
+
+@op("custom_sdpa.default", "llama.custom_sdpa.default", family="attention")
+class CustomSdpa(CustomArguments, AttentionOp):
+    """As above, in ExecuTorch's words; what its exporter could not join with the updates of the cache.
+
+    With a mask, q sees all keys of the cache, wherever it is: the mask says which of them count.
+    """
 
     def outputs(self, ctx: Context) -> list[Dims]:
         refuse_mask(self.mask if self.causal else None, self.dropout)
@@ -231,17 +235,9 @@ def masked(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, scale:
 
 
 @op("llama.custom_quantized_sdpa.default", family="attention")
-class QuantizedSdpa(Op):
+class QuantizedSdpa(CustomArguments):
     """`custom_sdpa` on 8-bit codes, with a zero point and a scale for each row of each head; on NumPy."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    position: Int
-    mask: Tensor | None = None
-    dropout: float = 0.0
-    causal: bool = False
-    scale: float | None = None
     q_zero: Tensor | None = None
     q_scale: Tensor | None = None
     k_zero: Tensor | None = None

@@ -44,12 +44,7 @@ class GatedDeltaRule(Op):
             return
         yield kernel("delta_rule/delta_rule.wgsl", KEYS=keys, LANES=LANES, BY_KEY=self.decay.rank == 4).over(
             heads * ceil_div(values, LANES),
-            q=self.q,
-            k=self.k,
-            v=self.v,
-            decay=self.decay,
-            beta=self.beta,
-            state=self.state,
+            **self.arguments(),
             out=out[0],
             last=out[1],
             heads=heads,

@@ -172,12 +172,15 @@ class GroupedTable(CodeTable):
     high: int
     indices: Tensor
     dtype: int | None = None
+    bounds: ClassVar[tuple[int, int] | None] = None  # of codes, where the kernel knows no others
 
     @property
     def group(self) -> int:
         return self.width // groups_of(_parts(self.scales)[0].dims)
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        if self.bounds not in (None, (self.low, self.high)):
+            raise UnsupportedError(f"codes in {(self.low, self.high)}; such tables have them in {self.bounds}")
         self.check_table()
         zeros, scales = [p.dims for p in _parts(self.zeros or ())], [p.dims for p in _parts(self.scales)]
         if self.zeros is not None and zeros != scales:
@@ -192,10 +195,7 @@ class GroupedTable(CodeTable):
 class EmbeddingFourBit(GroupedTable):
     """As above before the exporter repacks it, high nibble first: rows that are no multiple of 32, or zero points."""
 
-    def outputs(self, ctx: Context) -> list[Dims]:
-        if (self.low, self.high) != (-8, 7):
-            raise UnsupportedError(f"codes from {self.low} to {self.high}; 4-bit tables have -8 to 7")
-        return super().outputs(ctx)
+    bounds = (-8, 7)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return self.pick(self.group, self.indices, self.zeros, "high_first", out)
@@ -209,12 +209,7 @@ class EmbeddingFourBit(GroupedTable):
 class EmbeddingTwoBit(GroupedTable):
     """Four codes to a byte, the lowest bits first."""
 
-    per_byte = 4
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        if (self.low, self.high) != (-2, 1):
-            raise UnsupportedError(f"codes from {self.low} to {self.high}; 2-bit tables have -2 to 1")
-        return super().outputs(ctx)
+    per_byte, bounds = 4, (-2, 1)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         return self.pick(self.group, self.indices, self.zeros, "two_bits", out)

@@ -22,9 +22,9 @@ def stage(name: str) -> Iterator[None]:
     """Whatever goes wrong becomes one sentence that names the stage, with the tool's own message."""
     try:
         yield
-    except ExportError:
-        raise
     except Exception as error:  # the exporter raises whatever it meets
+        if isinstance(error, ExportError):
+            raise
         reason = str(error) if isinstance(error, HightideError) else message_of(error)
         raise ExportError(name, f"stage {name!r} failed in {TOOLS[name]}: {reason}") from error
 
