@@ -93,8 +93,9 @@ def _slice_dims(ctx: Context, dims: Dims, dim: int, bounds: tuple[Int, Int, Int]
     if by < 1:
         raise InputError(f"a slice with step {by}")
     first, last = _clamped(start, size), _clamped(end, size)
-    length = max(0, ctx.pin(last - first))
-    if isinstance(last, Sym) and not isinstance(first, Sym):
+    span = ctx.pin(last - first)
+    length = max(0, span)
+    if isinstance(last, Sym) and (span < 0 or not isinstance(first, Sym)):
         ctx.require(last, 0, size, f"rows up to {{value}} of a dim of {size} are asked for")
     if isinstance(first, Sym):
         asks = f"rows {{value}} to +{length} of a dim of {size} are asked for: the position plus the tokens"
