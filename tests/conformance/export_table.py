@@ -158,7 +158,7 @@ def _counted(ops: Mapping[str, int]) -> str:
 
 def page(folder: Path, results: Mapping[str, Mapping[bool, list[float] | str]]) -> str:
     """`results`: name -> whole -> the errors of its steps, or why it does not run."""
-    index: dict[str, dict[str, Any]] = json.loads((folder / "index.json").read_text())
+    index = _described(json.loads((folder / "index.json").read_text()))
     refused = {name: found for name, by_form in results.items() if isinstance(found := by_form[True], str)}
     known = {name: facts(folder / f"{name}.pte") for name in results if name not in refused}
     rows, right = [], 0
@@ -185,6 +185,16 @@ def page(folder: Path, results: Mapping[str, Mapping[bool, list[float] | str]]) 
             rows = [_row(n, index[n]["about"], BACKENDS[index[n]["backend"]], f"`{m}`") for n, m in messages.items()]
             text += REFUSED.format(title) + "\n".join(rows) + "\n"
     return text + OPS + "\n".join(_row(name, here.ops) for name, here in known.items()) + "\n"
+
+
+def _described(index: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """With what `the same` stands for: the model whose name this one's begins with."""
+    same = "the same"
+    for name, entry in index.items():
+        base = next((other for other in index if other != name and name.startswith(f"{other}_")), None)
+        if entry["about"].startswith(same) and base is not None:
+            entry["about"] = index[base]["about"] + entry["about"].removeprefix(same)
+    return index
 
 
 def _row(*cells: str) -> str:
