@@ -102,6 +102,8 @@ class RandomGraph:
             (1, self._twice),
             (1, self._across_a_write),
             (0.4, self._broadcast),
+            (1, self._permuted),
+            (3, self._plain_attention),
         ]
         weights = np.array([weight for weight, _ in moves])
         for _ in range(steps):
@@ -398,6 +400,36 @@ class RandomGraph:
         if other is not None:
             return self.choose(self.add, self.mul)(x, other)
         return Node(self.b.call("aten.mul.Tensor", x.value, self.constant(1)), x.dims or (ONE,))
+
+    def permute(self, x: Node, *order: int) -> Node:
+        return Node(self.b.call("aten.permute_copy.default", x.value, list(order)), tuple(x.dims[n] for n in order))
+
+    def _permuted(self) -> Node:
+        """Dims in another order, and in another again."""
+        x = self.pick()
+        if len(x.dims) < 2:
+            return self.unary(x)
+        for _ in range(2):
+            x = self.permute(x, *(int(n) for n in self.rng.permutation(len(x.dims))))
+        return x
+
+    def _plain_attention(self) -> Node:
+        """Of x [1, S, width] over itself, with one head, as products and a softmax."""
+        tokens = Size(1, "S")
+        fit = [n for n in self.pool if n.dims == (ONE, tokens, self.wide)]
+        if not fit:
+            return self._permuted()
+        x = self.choose(*fit)
+        head = self.permute(self.viewed(x, (ONE, tokens, ONE, self.wide)), 0, 2, 1, 3)
+        keys = self.viewed(self.permute(head, 0, 1, 3, 2), (ONE, self.wide, tokens))
+        rows = self.viewed(head, (ONE, tokens, self.wide))
+        scores = self.disturbed(Node(self.b.call("aten.bmm.default", rows.value, keys.value), (ONE, tokens, tokens)))
+        apart = self.viewed(scores, (ONE, ONE, tokens, tokens))
+        weights = Node(self.b.call("aten._softmax.default", apart.value, -1, False), apart.dims)
+        joined = self.viewed(weights, (ONE, tokens, tokens))
+        made = Node(self.b.call("aten.bmm.default", joined.value, rows.value), (ONE, tokens, self.wide))
+        back = self.permute(self.viewed(made, (ONE, ONE, tokens, self.wide)), 0, 2, 1, 3)
+        return self.add(x, self.viewed(back, (ONE, tokens, self.wide)))
 
     def _broadcast(self) -> Node:
         """A sum of rows and of others that are as many, or one; at the max they are as many."""

@@ -173,9 +173,10 @@ class LiveDims:
         """The number of elements is the same, so a live size that is left alone among numbers is known."""
         dims = tuple(LiveSize(out, n) if size == -1 else self._found(size) for n, size in enumerate(sizes))
         (before, rows), (after, columns) = self._parts(source), self._parts(dims)
-        for size in [size for size in rows if size in columns]:
-            rows.remove(size)
-            columns.remove(size)
+        for size in tuple(rows):  # one may be there twice
+            if size in columns:
+                rows.remove(size)
+                columns.remove(size)
         if len(columns) == 1 and not rows and after and before % after == 0:
             self._same[columns[0]] = before // after
         elif len(rows) == len(columns) == 1 and before == after != 0 and rows != columns:

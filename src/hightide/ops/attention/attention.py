@@ -17,6 +17,7 @@ from hightide.ops.attention.cache import check_cache, check_position, update_cac
 from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
+from hightide.ops.fill.fill import fill
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class QuantizedSdpa(CustomArguments):
 class Sdpa(AttentionOp):
     """softmax(q @ k.T * scale + mask) @ v over [B, H, S, D]; no cache, no causal rule.
 
-    A row from which the mask hides every key (by -inf) is zero, as torch has it.
+    A row from which the mask hides every key (by -inf) is zero, as torch has it; so is one without keys.
     """
 
     q: Tensor
@@ -288,7 +289,7 @@ class Sdpa(AttentionOp):
         q, k, v, mask = self.q, self.k, self.v, self.mask
         if {q.rank, k.rank, v.rank} != {4} or k.dims[:-1] != v.dims[:-1] or q.dims[:2] != k.dims[:2]:
             raise InputError(f"queries {list(q.dims)}, keys {list(k.dims)} and values {list(v.dims)} do not match")
-        if q.width != k.width or not k.dims[2]:
+        if q.width != k.width:
             raise InputError(f"queries {list(q.dims)} cannot attend to keys {list(k.dims)}")
         if mask is not None:
             check_mask(mask, (*q.dims[:3], k.dims[2]))
@@ -299,6 +300,8 @@ class Sdpa(AttentionOp):
         return Seen(self.k, self.v, batch * heads, tokens, keys, keys, tokens * keys, cached=False)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        if not self.k.dims[2]:
+            return [fill(out, 0.0)] if out.numel else []
         return attend(
             ctx,
             Attention(
@@ -330,7 +333,7 @@ def softmax_attention(
         scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
-    highest = scores.max(axis=-1, keepdims=True)
+    highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
     total = weights.sum(axis=-1, keepdims=True)
     return weights / np.where(total == 0, 1, total) @ v

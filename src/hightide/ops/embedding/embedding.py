@@ -179,8 +179,9 @@ class GroupedTable(CodeTable):
         return self.width // groups_of(_parts(self.scales)[0].dims)
 
     def outputs(self, ctx: Context) -> list[Dims]:
-        if self.bounds not in (None, (self.low, self.high)):
-            raise UnsupportedError(f"codes in {(self.low, self.high)}; such tables have them in {self.bounds}")
+        if self.bounds is not None and self.bounds != (self.low, self.high):
+            low, high = self.bounds
+            raise UnsupportedError(f"codes from {self.low} to {self.high}; such tables have {low} to {high}")
         self.check_table()
         zeros, scales = [p.dims for p in _parts(self.zeros or ())], [p.dims for p in _parts(self.scales)]
         if self.zeros is not None and zeros != scales:
