@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -40,7 +41,8 @@ class References:
         if call.index in self.planner.aliases.views:
             source = self.planner.aliases.views[call.index]
             array, dims = self.argument(source, values), plan.dims[ids[0]]
-            if array.size != math.prod(dims):  # at the max dims an op may give less than its file says
+            # At the max dims an op may give less than its file says; beside a 0, a size may be more than any array has.
+            if array.size != math.prod(dims) or max(dims, default=0) > sys.maxsize:
                 raise InputError(f"{call}: {array.size} elements cannot be viewed as {list(dims)}")
             values[ids[0]] = array.reshape(dims)
             return
