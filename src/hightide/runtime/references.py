@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -40,9 +39,8 @@ class References:
         op, ids = self.planner.ops[call.index], output_ids(self.graph, call)
         if call.index in self.planner.aliases.views:
             source = self.planner.aliases.views[call.index]
-            array, dims = self.argument(source, values), plan.dims[ids[0]]
-            # At the max dims an op may give less than its file says; beside a 0, a size may be more than any array has.
-            if array.size != math.prod(dims) or max(dims, default=0) > sys.maxsize:
+            array, dims = self.argument(source, values), tuple(map(int, plan.dims[ids[0]]))  # a file may say True
+            if array.size != math.prod(dims):  # at the max dims an op may give less than its file says
                 raise InputError(f"{call}: {array.size} elements cannot be viewed as {list(dims)}")
             values[ids[0]] = array.reshape(dims)
             return
