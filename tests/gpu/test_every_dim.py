@@ -52,6 +52,7 @@ FIXED: dict[str, set[tuple[int, int]]] = {
     "et_vk.apply_rotary_emb_interleaved.default": {(0, -1), (1, -2), (1, -1)},
     "sdpa_with_kv_cache.default": {(0, -1), (1, -2), (1, -1), (2, -2), (2, -1)},
     "update_cache.default": {(0, -4), (0, -2), (0, -1)},
+    "llama.update_cache_with_indices.default": {(0, -4), (0, -2), (0, -1)},
     "custom_sdpa.default": {(0, -2), (0, -1)},
 }
 

@@ -70,7 +70,7 @@ TURNED = ("Q4_1", "Q5_1", "Q6_K", "Q8_0", "F16")  # one for each way of blocks/t
         for kind in BLOCK_TYPES
         for route in ROUTES
         for half in (9, 12)  # columns: odd, and whole vec4s
-        if route[GEMV.name] != "quads" or (kind in TURNED if half == 9 else kind in FAST)
+        if (kind in TURNED if half == 9 else route[GEMV.name] != "quads" or kind in FAST)
     ],
     ids=lambda given: given[GEMV.name] if isinstance(given, dict) else str(given),
 )
@@ -95,9 +95,16 @@ def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], h
         assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
 
 
-@pytest.mark.parametrize("kind", [k if k in FAST else pytest.param(k, marks=pytest.mark.slow) for k in BLOCK_TYPES])
+@pytest.mark.parametrize(
+    ("kind", "gated"),
+    [
+        pytest.param(kind, gated, marks=[pytest.mark.slow] * (kind not in FAST or not gated))
+        for kind in BLOCK_TYPES
+        for gated in (False, True)
+        if gated or kind in TURNED
+    ],
+)
 @pytest.mark.parametrize("route", ["split", "subgroups"])
-@pytest.mark.parametrize("gated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_norm_within_a_linear_is_right(kind: str, route: str, gated: bool, device: Device) -> None:
     """In one dispatch for few rows, in two for many."""
     choices = possible(device, {GEMV.name: route, GEMM.name: "shared"})
