@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from hightide.cli.options import Device, Json, note
 from hightide.cli.window import window
 from hightide.errors import InputError
 from hightide.gpu.limits import measure_limits
-from hightide.llm.default_model import DEFAULT, default_model
+from hightide.llm.default_model import DEFAULT, named_model
 from hightide.runtime.build import choose_device, named_device
 from hightide.tools.bench.bench_engine import short_name
 from hightide.tools.bench.bench_tables import Table, about_machine, kernel_table, limits_table, model_tables
@@ -43,7 +42,7 @@ def bench(
 
     Figures are medians of several rounds after a warm-up. On a software adapter they are CPU time.
     """
-    paths = [_path(name) for name in models or [DEFAULT]]
+    paths = [named_model(name) for name in models or [DEFAULT]]
     settings = bench_settings(quick, prefill, decode)
     gpu = choose_device(named_device(device))
     if gpu is None:
@@ -83,14 +82,6 @@ def print_table(table: Table) -> None:
         shown.add_row(*row)
     console = window(PLAIN_WIDTH)
     show(console, Text(), Text(table.title, "bold"), shown)
-
-
-def _path(name: str) -> Path:
-    if name == DEFAULT:
-        return default_model()
-    if not Path(name).is_file():
-        raise InputError(f"{name} is not a file: name a GGUF or .pte model, or '{DEFAULT}'")
-    return Path(name)
 
 
 def _sizes(option: str, text: str, least: int) -> tuple[int, ...]:

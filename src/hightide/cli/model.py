@@ -21,10 +21,10 @@ Opened = TypeVar("Opened", LLM, Engine)
 
 
 def model_file(name: str) -> Path:
-    """The file that a command was given, or the default model; InputError if it is neither GGUF nor `.pte`."""
-    path = default_model.default_model() if name == default_model.DEFAULT else Path(name)
-    if not path.is_file():
-        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{default_model.DEFAULT}'")
+    """The file or folder that a command was given, or the default model; InputError if it is no model or program."""
+    path = default_model.named_model(name)
+    if path.is_dir():
+        return path
     with path.open("rb") as file:
         start = file.read(8)
     if start[:4] != b"GGUF" and start[4:] != b"ET12":

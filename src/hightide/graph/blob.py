@@ -115,6 +115,24 @@ class Computed:
             part.check()
 
 
+@dataclass(frozen=True, eq=False)
+class ComputedRows:
+    """A matrix of which only the rows that are read are computed; blobs can be regions of it as of a file."""
+
+    row_bytes: int
+    parts: tuple[AnyBlob, ...]  # what they are computed from
+    compute: Callable[[int, int], bytes]  # (first row, rows)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        first, end = offset // self.row_bytes, -(-(offset + length) // self.row_bytes)
+        start = offset - first * self.row_bytes
+        return memoryview(self.compute(first, end - first))[start : start + length]
+
+    def check(self) -> None:
+        for part in self.parts:
+            part.check()
+
+
 AnyBlob: TypeAlias = Blob | Zeros | Joined | Computed
 
 

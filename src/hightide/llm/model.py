@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
-from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.formats.model_file import is_model, read_model
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
@@ -176,23 +176,24 @@ def open_model(
     chunk: int | None,
     placement: Placement,
 ) -> Model:
-    """A GGUF model, a `.pte` program or "default". `chunk` is how many rows a step of a GGUF model has at most."""
-    path = default_model() if path == DEFAULT else path
+    """A GGUF model, a folder, a `.pte` program or "default". `chunk`: rows of a step of what is no program, at most."""
+    path = default_model() if path == DEFAULT else Path(path)
+    path = path.resolve() if path.is_dir() else path  # "." has no name
     metadata: Mapping[str, Any] | None = None
     ends: set[int] = set()
     pooling = ""
-    if is_gguf(path):
+    if is_model(path):
         decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
     elif placement.pooling:
-        raise UnsupportedError(f"{Path(path).name} is not a GGUF model; only those give embeddings")
+        raise UnsupportedError(f"{path.name} is not a GGUF model; only those give embeddings")
     else:
         program = load(path, device=placement.device, routes=placement.routes)
         decoder = _open_pte(program, context, placement)
         ends = program_ends(program)
     try:
-        found = find_tokenizer(Path(path), tokenizer, metadata)
+        found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
-        return Model(Path(path), decoder, found, frozenset(known), fingerprint(Path(path)), pooling)
+        return Model(path, decoder, found, frozenset(known), fingerprint(path), pooling)
     except BaseException:
         decoder.close()
         raise
@@ -203,7 +204,7 @@ def _open_gguf(
 ) -> tuple[Decoder, dict[str, Any], str]:
     """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
-        file = read_gguf(path)
+        file = read_model(path)
         context = choose_context(file, context)
         pooling = placement.pooling or pooling_of(file)
         if pooling and placement.pooling == "":

@@ -18,6 +18,7 @@ import numpy as np
 
 from hightide.errors import HightideError, InputError, ProgramError
 from hightide.folders import replacing
+from hightide.formats.model_file import model_files
 from hightide.graph.values import Dims
 
 MAX_HEADER = 1 << 10  # of an array in the archive; NumPy writes 128 bytes
@@ -33,12 +34,16 @@ class StateLayout:
 
 
 def fingerprint(model: Path) -> list[int]:
-    """Tells models of equal dims apart: the file's size, and a checksum of its first and last megabyte."""
-    size, part = model.stat().st_size, 1 << 20
-    with model.open("rb") as file:
-        head = file.read(part)
-        file.seek(max(0, size - part))
-        return [size, zlib.crc32(file.read(part), zlib.crc32(head))]
+    """Tells models of equal dims apart: the size of its files, and a checksum of their first and last megabytes."""
+    total, checksum, part = 0, 0, 1 << 20
+    for path in model_files(model):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            checksum = zlib.crc32(file.read(part), checksum)
+            file.seek(max(0, size - part))
+            checksum = zlib.crc32(file.read(part), checksum)
+        total += size
+    return [total, checksum]
 
 
 def write_state(

@@ -191,15 +191,18 @@ class Tokenizer:
 def find_tokenizer(
     model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
 ) -> Tokenizer | None:
-    """The one given, the one in a GGUF model, or a tokenizer file beside the model."""
+    """The one given, the one in a GGUF model, or a tokenizer file in the model's folder."""
     if isinstance(given, Tokenizer):
         return given
     if given is not None:
         return Tokenizer.from_file(given)
-    if metadata is not None:
-        return Tokenizer.from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None
+    if metadata is not None and "tokenizer.ggml.model" in metadata:
+        return Tokenizer.from_gguf(metadata)
+    if metadata is not None and not model.is_dir():
+        return None
     exported = (model.with_suffix(f".tokenizer.{kind}") for kind in ("gguf", "json"))  # as `hightide export` names it
-    for path in (*exported, model.parent / "tokenizer.json", model.parent / "tokenizer.model"):
+    folder = model if model.is_dir() else model.parent
+    for path in (*exported, folder / "tokenizer.json", folder / "tokenizer.model"):
         if path.is_file():
             return Tokenizer.from_file(path)
     return None

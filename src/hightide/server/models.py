@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hightide.errors import InputError
-from hightide.formats.gguf import is_gguf, read_gguf
-from hightide.llm.default_model import DEFAULT, default_model
+from hightide.formats.model_file import is_model, read_model
+from hightide.llm.default_model import DEFAULT, named_model
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.server.api_errors import ApiError, bad_request
 from hightide.server.job_runner import JobRunner
@@ -52,10 +52,8 @@ MakeRunner: TypeAlias = Callable[[str, str, dict[str, Any]], JobRunner]
 
 def open_served_model(settings: ModelSettings, make_runner: MakeRunner) -> ServedModel:
     """Reads the tokenizer; the model is loaded when it is wanted."""
-    path = default_model() if str(settings.path) == DEFAULT else settings.path
-    if not path.is_file():
-        raise InputError(f"{path} is not a file; name a GGUF or .pte file, or '{DEFAULT}'")
-    metadata = read_gguf(path).metadata if is_gguf(path) else None
+    path = named_model(str(settings.path))
+    metadata = read_model(path).metadata if is_model(path) else None
     tokenizer = find_tokenizer(path, settings.tokenizer, metadata)
     if tokenizer is None:
         raise InputError(f"{path.name} has no tokenizer; give one with --tokenizer")

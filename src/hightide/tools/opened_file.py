@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from hightide.errors import InputError
-from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
+from hightide.formats.gguf import GgufFile
 from hightide.formats.instructions import DelegateCall
+from hightide.formats.model_file import is_model, read_model
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
 from hightide.graph.graph import Graph
@@ -55,8 +56,8 @@ def open_file(
     tokens of one call of it (by default what the engine takes on software adapters). `whole=False` leaves the delegates
     of a program as they are, each a part of its own.
     """
-    if is_gguf(path):
-        return _open_gguf(read_gguf(path), named_device(device), context, tokenizer, chunk)
+    if is_model(path):
+        return _open_gguf(read_model(path), named_device(device), context, tokenizer, chunk)
     program = load(path, device="cpu", whole=whole)
     opened = OpenedFile(Path(path), named_device(device), method, program=program, tokenizer_file=tokenizer)
     opened.parts.extend(method_parts(program, method, named_device(device)))

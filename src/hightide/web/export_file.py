@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hightide.errors import HightideError, InputError, UnsupportedError, reading
-from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.formats.instructions import KernelCall
+from hightide.formats.model_file import is_model, read_model
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
@@ -50,9 +50,9 @@ def export_model(
     check_folder(folder)
     metadata: Any = None
     ends: set[int] = set()
-    if is_gguf(path):
+    if is_model(path):
         with reading(path):
-            file = read_gguf(path)
+            file = read_model(path)
             context = choose_context(file, context)
             graph = build_graph(file, context, min(chunk, context))
         metadata, rows = file.metadata, chunk

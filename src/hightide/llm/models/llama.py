@@ -19,6 +19,7 @@ def decoder(m: ModelBuilder, *, halves: bool, head_norms: bool = False) -> Tenso
     q and k is normed before it."""
     heads, kv_heads, depth = m.attention_dims()
     rope = rope_of(m, halves=halves, depth=depth)
+    window = int(m.number("attention.sliding_window", 0))  # of Mistral 7B v0.1
 
     x = m.embed()
     for n in range(m.count("block_count")):
@@ -30,7 +31,7 @@ def decoder(m: ModelBuilder, *, halves: bool, head_norms: bool = False) -> Tenso
         if head_norms:
             q, k = m.norm(q, f"{layer}.attn_q_norm"), m.norm(k, f"{layer}.attn_k_norm")
         q, k = m.rotate(q, k, rope)
-        x = m.add(x, m.linear(m.attend(q, k, v), f"{layer}.attn_output"))
+        x = m.add(x, m.linear(m.attend(q, k, v, window=window), f"{layer}.attn_output"))
         h = m.norm(x, f"{layer}.ffn_norm")
         h = m.gated(m.linear(h, f"{layer}.ffn_gate"), m.linear(h, f"{layer}.ffn_up"))
         x = m.add(x, m.linear(h, f"{layer}.ffn_down"))

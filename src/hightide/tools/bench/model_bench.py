@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.formats.model_file import is_model, model_bytes, read_model
 from hightide.gpu.limits import Limits
 from hightide.tools.bench.bench_engine import NAME, BenchEngine, prompt, short_name
 from hightide.tools.bench.first_token import first_token
@@ -61,7 +61,7 @@ class ModelResult:
 def open_engine(model: Path, device: str, settings: BenchSettings, longest: int = 0) -> BenchEngine:
     """The model with as much context as the sizes ask for, or all that it has; a program's own is fixed."""
     wanted = max((*settings.decode, *settings.prefill, longest)) + 2 * settings.tokens + 8
-    context = min(wanted, int(read_gguf(model).get("context_length", wanted))) if is_gguf(model) else None
+    context = min(wanted, int(read_model(model).get("context_length", wanted))) if is_model(model) else None
     return BenchEngine(model, context=context, device=device)
 
 
@@ -75,9 +75,9 @@ def measure_model(
     host = measure_host(engine)
     tell(f"{name}: its kernels")
     kernels = kernel_shares(engine, limits, settings.decode, settings.kernel_runs)
-    layers = int(read_gguf(model).get("block_count", 0)) if is_gguf(model) else 0
+    layers = int(read_model(model).get("block_count", 0)) if is_model(model) else 0
     memory = engine.session.device_bytes()
-    return ModelResult(model.name, model.stat().st_size, layers, rows, host, start, memory, kernels)
+    return ModelResult(model.name, model_bytes(model), layers, rows, host, start, memory, kernels)
 
 
 def _curves(engine: BenchEngine, settings: BenchSettings, tell: Tell) -> list[WorkRow]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hightide.errors import UnsupportedError
-from hightide.formats.gguf import GgufFile, is_gguf, read_gguf
+from hightide.formats.gguf import GgufFile
 from hightide.formats.instructions import KernelCall
+from hightide.formats.model_file import is_model, model_bytes, read_model
 from hightide.formats.program_file import MethodFile, ProgramFile
 from hightide.formats.pte import read_program
 from hightide.graph.graph import FileCall
@@ -103,13 +104,13 @@ def inspect_file(
     try:
         return _inspected(path, target, context, fused)
     except UnsupportedError as error:
-        if is_gguf(path):
-            return Inspection(_unsupported_gguf(read_gguf(path), target, str(error)), {}, {}, {})
+        if is_model(path):
+            return Inspection(_unsupported_gguf(read_model(path), target, str(error)), {}, {}, {})
         return Inspection(_unsupported_program(read_program(path), target, str(error)), {}, {}, {})
 
 
 def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> Inspection:
-    opened = open_file(path, context=context) if is_gguf(path) else None
+    opened = open_file(path, context=context) if is_model(path) else None
     program = Program(read_program(path), "cpu", whole=fused) if opened is None else None
     if opened is not None:
         files = {"forward": opened}
@@ -121,7 +122,7 @@ def _inspected(path: Path, target: Target, context: int | None, fused: bool) -> 
     listings = {name: listing for name, opened in files.items() if (listing := _listing(opened)) is not None}
     methods = tuple(_method(opened, parts[name], listings.get(name)) for name, opened in files.items())
     kind, metadata = _kind(opened, program)
-    report = FileReport(str(path), kind, path.stat().st_size, target.name, metadata, methods)
+    report = FileReport(str(path), kind, model_bytes(path), target.name, metadata, methods)
     return Inspection(report, files, parts, listings)
 
 
@@ -256,7 +257,7 @@ def _unsupported_program(file: ProgramFile, target: Target, error: str) -> FileR
                 ops[printable(call.name)] += 1
                 if call.name not in REGISTRY:
                     missing[printable(call.name)] = None
-    nbytes = file.path.stat().st_size
+    nbytes = model_bytes(file.path)
     listed = dict(ops.most_common())
     return FileReport(
         str(file.path), "ExecuTorch program", nbytes, target.name, {}, (), tuple(missing) or (error,), listed
@@ -273,5 +274,5 @@ def _delegate_calls(file: ProgramFile, method: MethodFile, number: int) -> Seque
 
 def _unsupported_gguf(file: GgufFile, target: Target, error: str) -> FileReport:
     kind = f"GGUF model, {file.architecture}"
-    nbytes = file.path.stat().st_size
+    nbytes = model_bytes(file.path)
     return FileReport(str(file.path), kind, nbytes, target.name, _gguf_metadata(file), (), (error,))

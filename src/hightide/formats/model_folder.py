@@ -1,0 +1,97 @@
+"""A Hugging Face folder as the GGUF file that it could be: the same fields, the same names and weights.
+
+So one file per architecture serves both. Nothing is converted ahead: what llama.cpp's converter changes in the weights
+is done to the rows that are read.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import MODEL_ARCH_NAMES, TensorNameMap, get_tensor_name_map
+
+from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.folder_recipes import RECIPES, FolderRecipe
+from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.model_config import ModelConfig
+from hightide.formats.model_tensors import given, of_rows
+from hightide.formats.safetensors import StoredTensor, read_json, read_shards
+
+CONFIG = "config.json"
+FLOATS = ("F32", "F16", "BF16")  # which GGUF has, too
+ARCHITECTURE = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}
+# Tensors that hold no weights, and the parts of a model that see or hear.
+UNUSED_ENDS = (".attention.masked_bias", ".attention.bias", ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
+OTHER_PARTS = ("vision", "visual", "audio", "projector")
+
+
+def is_model_folder(path: str | os.PathLike[str]) -> bool:
+    return (Path(path) / CONFIG).is_file()
+
+
+def read_folder(path: str | os.PathLike[str]) -> GgufFile:
+    """Reads config and headers; tensor data stays in the files."""
+    folder = Path(path).resolve()
+    values = read_json(folder / CONFIG)
+    kind = values.get("model_type")
+    recipe = RECIPES.get(kind) if isinstance(kind, str) else None
+    if recipe is None:
+        raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model; {', '.join(RECIPES)} are supported")
+    text = values.get("text_config")
+    config = ModelConfig(folder / CONFIG, {**recipe.defaults, **values, **(text if isinstance(text, dict) else {})})
+    if config.get("quantization_config") is not None:
+        raise UnsupportedError(f"{folder} is quantised in a way that is not supported")
+    tensors = _tensors(folder, config, recipe)
+    fields = {f"{recipe.architecture}.{name}": value for name, value in _fields(config, recipe).items()}
+    metadata = {"general.architecture": recipe.architecture, "general.name": folder.name, **fields}
+    return GgufFile(folder, metadata, tensors)
+
+
+def _fields(config: ModelConfig, recipe: FolderRecipe) -> dict[str, Any]:
+    fields = config.fields() | recipe.fields(config)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[str, GgufTensor]:
+    stored = read_shards(folder)
+    if config.layers > len(stored):  # or the map of names would take any amount of memory
+        raise ProgramError(f"{folder} has {len(stored)} tensors for {config.layers} layers")
+    names = get_tensor_name_map(ARCHITECTURE[recipe.architecture], config.layers)
+    tensors = {}
+    for name, tensor in stored.items():
+        mapped = None if _is_unused(name) else _mapped(folder, names, name)
+        if mapped is None or (mapped == "output.weight" and config.get("tie_word_embeddings")):
+            continue
+        if mapped in tensors:
+            raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
+        tensors[mapped] = recipe.change(config, _as_floats(folder, mapped, tensor))
+    return tensors | {name: given(name, array) for name, array in recipe.extra(config).items()}
+
+
+def _is_unused(name: str) -> bool:
+    return name.endswith(UNUSED_ENDS) or any(part in name for part in OTHER_PARTS)
+
+
+def _mapped(folder: Path, names: TensorNameMap, name: str) -> str:
+    """The name in GGUF; that of a text model may be inside another's, or lack the usual beginning."""
+    plain = name.replace("language_model.", "")
+    for known in (plain, f"model.{plain}"):
+        if mapped := names.get_name(known, try_suffixes=(".weight", ".bias")):
+            return mapped
+    raise UnsupportedError(f"{folder} has a tensor that its architecture does not have: {name}")
+
+
+def _as_floats(folder: Path, name: str, tensor: StoredTensor) -> GgufTensor:
+    if tensor.type in FLOATS:
+        return GgufTensor(name, tensor.type, tensor.dims, tensor.data)
+    if tensor.type != "F64":
+        raise UnsupportedError(f"{folder}: tensor {name} is {tensor.type}; only floats are supported")
+    width = tensor.dims[-1] if tensor.dims else 1
+
+    def rows(first: int, count: int) -> np.ndarray:
+        return np.frombuffer(tensor.data.region(8 * first * width, 8 * count * width)).astype(np.float32)
+
+    return of_rows(GgufTensor(name, "F32", tensor.dims, tensor.data), "F32", tensor.dims, rows)

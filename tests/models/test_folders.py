@@ -1,0 +1,160 @@
+"""Hugging Face folders: the same graphs as GGUF files, and the logits that transformers gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from decode import all_logits, error_of_range, exact_session
+from hf_folders import folder_tensors, safetensors_bytes, write_folder
+from test_architectures import CHUNKS, CONTEXT, MAX_TOKENS, ON_CPU, golden, model
+
+from hightide.errors import UnsupportedError
+from hightide.formats.model_file import read_model
+from hightide.llm.models import build_graph
+from hightide.ops.blocks.layout import dequantize
+
+SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2}
+GEMMA = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "query_pre_attn_scalar": 32,
+    "sliding_window": 9,
+    "num_hidden_layers": 7,
+    "model_type": "gemma3_text",
+}
+PHI = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "num_key_value_heads": 1}
+LOCAL_AND_GLOBAL = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 20_000.0},
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "partial_rotary_factor": 0.75,
+    "short_factor": [1.0 + 0.05 * n for n in range(12)],
+    "long_factor": [1.1 + 0.4 * n for n in range(12)],
+}
+# The models of make_gguf.py as configs: some as transformers 5 writes them, some as 4 did.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama", **SIZES},
+    "llama_tied": {
+        "model_type": "llama",
+        **SIZES,
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+        "rope_theta": 500.0,
+    },
+    "llama_llama3": {"model_type": "llama", **SIZES, "rope_scaling": LLAMA3, "rope_theta": 10_000.0, "head_dim": 32},
+    "llama_linear": {"model_type": "llama", **SIZES, "rope_scaling": {"type": "linear", "factor": 4.0}},
+    "llama_bias": {"model_type": "llama", **SIZES, "attention_bias": True, "mlp_bias": True},
+    "qwen2": {"model_type": "qwen2", **SIZES},
+    "qwen2_yarn": {
+        "model_type": "qwen2",
+        **SIZES,
+        "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 64,
+            "rope_theta": 1e4,
+        },
+    },
+    "qwen3": {"model_type": "qwen3", **SIZES, "head_dim": 32, "rope_theta": 1_000_000.0, "tie_word_embeddings": True},
+    "gemma3": GEMMA,
+    "gemma3_scaled": {**GEMMA, "rope_parameters": LOCAL_AND_GLOBAL, "final_logit_softcapping": 3.0},
+    "gemma3_global": {**GEMMA, "num_hidden_layers": 2, "sliding_window_pattern": 1},
+    "phi3": {"model_type": "phi3", **PHI, "sliding_window": 9},
+    "phi3_partial": {
+        "model_type": "phi3",
+        **PHI,
+        "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.75},
+    },
+    "phi3_longrope": {
+        "model_type": "phi3",
+        **PHI,
+        "rope_scaling": LONGROPE,
+        "original_max_position_embeddings": 24,
+        "sliding_window": 30,
+        "tie_word_embeddings": True,
+    },
+}
+
+
+def folder_of(name: str, folder: Path, **changes: Any) -> Path:
+    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 256, "vocab_size": 131}
+    return write_folder(folder / name, sizes | CONFIGS[name] | changes, folder_tensors(model(name)))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_of_folders_agree_with_transformers(name: str, tmp_path: Path) -> None:
+    tokens, expected = golden(name)
+    graph = build_graph(read_model(folder_of(name, tmp_path)), CONTEXT, MAX_TOKENS)
+    assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_folders_are_the_same_as_gguf_files(name: str, tmp_path: Path) -> None:
+    ours, theirs = read_model(folder_of(name, tmp_path)), model(name)
+    assert ours.tensors.keys() == theirs.tensors.keys() and ours.architecture == theirs.architecture
+    for tensor in theirs.tensors.values():
+        expected = dequantize(tensor.data, tensor.type, tensor.dims)
+        own = ours.tensors[tensor.name]
+        np.testing.assert_allclose(dequantize(own.data, own.type, own.dims), expected, rtol=1e-6, atol=1e-6)
+    for key, value in theirs.metadata.items():
+        if key.startswith(f"{theirs.architecture}."):
+            assert ours.metadata[key] == pytest.approx(value, rel=1e-6), key
+
+
+def test_a_model_inside_a_multimodal_one(tmp_path: Path) -> None:
+    text = {"num_hidden_layers": 7, "max_position_embeddings": 256, **GEMMA}
+    tensors = {
+        name.replace("model.", "model.language_model."): a for name, a in folder_tensors(model("gemma3")).items()
+    }
+    tensors["model.vision_tower.patch.weight"] = np.zeros((2, 2), np.float32)
+    folder = write_folder(tmp_path / "both", {"model_type": "gemma3", "text_config": text}, tensors)
+    tokens, expected = golden("gemma3")
+    graph = build_graph(read_model(folder), CONTEXT, MAX_TOKENS)
+    assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
+@pytest.mark.parametrize(
+    "name, changes, message",
+    [
+        ("llama", {"model_type": "mamba"}, "mamba model"),
+        ("llama", {"hidden_act": "gelu"}, "hidden_act"),
+        ("llama", {"rope_scaling": {"type": "wavy", "factor": 2.0}}, "wavy"),
+        ("gemma3", {"query_pre_attn_scalar": 7}, "query_pre_attn_scalar"),
+        ("gemma3", {"layer_types": ["full_attention", *["sliding_attention"] * 6]}, "even distances"),
+    ],
+)
+def test_what_a_folder_asks_for_in_vain(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        build_graph(read_model(folder_of(name, tmp_path, **changes)), CONTEXT, MAX_TOKENS)
+
+
+def test_shards(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    tensors = folder_tensors(model("llama"))
+    whole = read_model(folder)
+    folder.joinpath("model.safetensors").unlink()
+    places = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(tensors)}
+    for file in set(places.values()):
+        part = {name: array for name, array in tensors.items() if places[name] == file}
+        folder.joinpath(file).write_bytes(safetensors_bytes(part))
+    folder.joinpath("model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), "utf-8")
+    parted = read_model(folder)
+    assert parted.tensors.keys() == whole.tensors.keys()
+    assert all(bytes(parted.tensors[n].data.view()) == bytes(whole.tensors[n].data.view()) for n in whole.tensors)
