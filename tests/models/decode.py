@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 
 import numpy as np
 
 from hightide.formats.gguf import GgufFile
 from hightide.gpu.device import Device
 from hightide.graph.graph import Graph
+from hightide.llm.models import build_of
 from hightide.llm.models.model_builder import INPUTS, ModelBuilder
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
@@ -33,7 +33,7 @@ def cpu_session(graph: Graph) -> CpuSession:
 def graph_in_parts(file: GgufFile, context: int, max_tokens: int, part_bytes: int) -> Graph:
     """The graph of an adapter that binds no more than `part_bytes`."""
     builder = ModelBuilder(file, context, max_tokens, part_bytes)
-    return builder.finish(import_module(f"hightide.llm.models.{file.architecture}").build(builder))
+    return builder.finish(build_of(file.architecture)(builder))
 
 
 def step(

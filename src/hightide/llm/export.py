@@ -130,7 +130,7 @@ def read_checkpoint(file: GgufFile, context: int) -> Checkpoint:
         "use_hf_rope": halves,
         "partial_rotary_factor": rotary / depth,
     }
-    rope = rope_of(builder, halves=True, depth=depth)
+    rope = rope_of(builder, halves=True)
     cos, sin = (np.frombuffer(t.constant.view(), np.float32).reshape(t.dims) for t in (rope.cos, rope.sin))  # type: ignore[union-attr]
     return Checkpoint(params, weights, *(t if halves else t[:, : rotary // 2] for t in (cos, sin)))
 

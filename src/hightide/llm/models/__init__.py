@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
 from hightide.graph.graph import Graph
-from hightide.llm.models.model_builder import ModelBuilder
+from hightide.graph.values import TensorValue
+from hightide.llm.models.model_builder import ModelBuilder, nearest
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
 
@@ -18,11 +20,19 @@ def build_graph(file: GgufFile, context: int, max_tokens: int, headless: bool = 
     `headless`: vectors [1, keep, width] stand in for the logits, as embeddings are made of them.
     """
     if file.architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise UnsupportedError(f"{file.path} is a {file.architecture or 'nameless'} model; {known} are supported")
+        known, close = ", ".join(ARCHITECTURES), nearest(file.architecture, ARCHITECTURES)
+        kind = file.architecture or "nameless"
+        raise UnsupportedError(f"{file.path} is a {kind} model; {known} are supported{close}")
     try:
         builder = ModelBuilder(file, context, max_tokens, headless=headless)
-        logits = import_module(f"hightide.llm.models.{file.architecture}").build(builder)
-        return builder.finish(logits)
+        return builder.finish(build_of(file.architecture)(builder))
     except InputError as error:  # an op refuses the dims of its weights
         raise ProgramError(f"the weights of {file.path} do not fit together: {error}") from None
+
+
+def build_of(architecture: str) -> Callable[[ModelBuilder], TensorValue]:
+    """The function that builds one of ARCHITECTURES; Python's modules have no "-" in their names."""
+    build: Callable[[ModelBuilder], TensorValue] = import_module(
+        f"hightide.llm.models.{architecture.replace('-', '_')}"
+    ).build
+    return build

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hightide.errors import UnsupportedError
 from hightide.graph.values import TensorValue
+from hightide.llm.models.layer_parts import attention, feed_forward
 from hightide.llm.models.model_builder import ModelBuilder
-from hightide.llm.models.rope import rope_of
+from hightide.llm.models.rope import rope_of, temperature_of
 
 
 def build(m: ModelBuilder) -> TensorValue:
@@ -17,22 +18,13 @@ def build(m: ModelBuilder) -> TensorValue:
 def decoder(m: ModelBuilder, *, halves: bool, head_norms: bool = False) -> TensorValue:
     """Logits of the kept tokens; `halves` says how the rotary embedding pairs elements, `head_norms` that each head of
     q and k is normed before it."""
-    heads, kv_heads, depth = m.attention_dims()
-    rope = rope_of(m, halves=halves, depth=depth)
+    rope = rope_of(m, halves=halves)
+    head_norm, temperature = m.norm if head_norms else None, temperature_of(m)
     window = int(m.number("attention.sliding_window", 0))  # of Mistral 7B v0.1
 
     x = m.embed()
     for n in range(m.count("block_count")):
-        layer = f"blk.{n}"
-        h = m.norm(x, f"{layer}.attn_norm")
-        q = m.heads(m.linear(h, f"{layer}.attn_q"), heads, depth)
-        k = m.heads(m.linear(h, f"{layer}.attn_k"), kv_heads, depth)
-        v = m.heads(m.linear(h, f"{layer}.attn_v"), kv_heads, depth)
-        if head_norms:
-            q, k = m.norm(q, f"{layer}.attn_q_norm"), m.norm(k, f"{layer}.attn_k_norm")
-        q, k = m.rotate(q, k, rope)
-        x = m.add(x, m.linear(m.attend(q, k, v, window=window), f"{layer}.attn_output"))
-        h = m.norm(x, f"{layer}.ffn_norm")
-        h = m.gated(m.linear(h, f"{layer}.ffn_gate"), m.linear(h, f"{layer}.ffn_up"))
-        x = m.add(x, m.linear(h, f"{layer}.ffn_down"))
+        h = m.norm(x, f"blk.{n}.attn_norm")
+        x = m.add(x, attention(m, h, n, rope, head_norm=head_norm, temperature=temperature, window=window))
+        x = m.add(x, feed_forward(m, m.norm(x, f"blk.{n}.ffn_norm"), n))
     return m.head(m.norm(m.last(x), "output_norm"))

@@ -8,7 +8,9 @@ a draft. `settings` says how the ids [1, keep] are chosen from them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,12 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
     return context
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that says what is missing: the closest name that is there, if one is close."""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"; the nearest is {found[0]}" if found else ""
+
+
 class ModelBuilder:
     """Builds one model's graph; an architecture's `build` calls it from top to bottom."""
 
@@ -72,36 +80,69 @@ class ModelBuilder:
 
     # ---- the file
 
-    def number(self, key: str, default: float | None = None, least: float = 0) -> float:
-        """A field of the architecture; an error if it is needed and missing, or makes no sense."""
+    def number(self, key: str, default: float | None = None, least: float = 0, layer: int | None = None) -> float:
+        """A field of the architecture; an error if it is needed and missing, or makes no sense.
+
+        Fields that files give by layer are read with the layer's number.
+        """
         value = self.file.get(key, default)
         where = f"{self.file.path}: {self.file.architecture}.{key}"
         if value is None:
-            raise ProgramError(f"{where} is missing")
+            raise ProgramError(f"{where} is missing{nearest(key, self._keys())}")
+        if isinstance(value, list) and layer is not None:
+            if layer >= len(value):
+                raise ProgramError(f"{where} has {len(value)} items, none for layer {layer}")
+            value, where = value[layer], f"{where}[{layer}]"
         if isinstance(value, list):
             raise UnsupportedError(f"{where} differs from layer to layer")
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
             raise ProgramError(f"{where} is {value!r}, not a number of at least {least:g}")
         return float(value)
 
-    def count(self, key: str, default: int | None = None) -> int:
+    def count(self, key: str, default: int | None = None, layer: int | None = None) -> int:
         """A field that is a whole number above 0."""
-        value = self.number(key, default)
+        value = self.number(key, default, layer=layer)
         if value < 1 or value != int(value):
             raise ProgramError(f"{self.file.path}: {self.file.architecture}.{key} is {value:g}, not a positive integer")
         return int(value)
 
-    def attention_dims(self) -> tuple[int, int, int]:
+    def attention_dims(self, layer: int = 0) -> tuple[int, int, int]:
         """(heads, heads of keys and values, elements of a head)"""
-        width, heads = self.count("embedding_length"), self.count("attention.head_count")
-        kv_heads = self.count("attention.head_count_kv", heads)
-        depth = self.count("attention.key_length", max(1, width // heads))
+        heads = self.count("attention.head_count", layer=layer)
+        kv_heads = self.count("attention.head_count_kv", heads, layer=layer)
+        shared = self.count("embedding_length") // self.count("attention.head_count", layer=0)
+        depth = self.count("attention.key_length", max(1, shared))
         if heads % kv_heads or depth > MAX_DEPTH or depth % 2:
             found = f"{heads} query heads and {kv_heads} kv heads of {depth} elements"
             raise ProgramError(f"{self.file.path} has {found}, which do not fit together")
         if self.count("attention.value_length", depth) != depth:
             raise UnsupportedError(f"{self.file.path} has values of a different length than its keys")
         return heads, kv_heads, depth
+
+    def windows(self, pattern: int, window: int = 0) -> list[int]:
+        """How many tokens each layer sees, 0 for all: every `pattern`-th layer sees all, unless the file says which."""
+        layers, window = self.count("block_count"), int(self.number("attention.sliding_window", window))
+        given = self.file.get("attention.sliding_window_pattern")
+        if not isinstance(given, list):
+            pattern = self.count("attention.sliding_window_pattern", pattern)
+            return [0 if (n + 1) % pattern == 0 else window for n in range(layers)]
+        if len(given) < layers:
+            where = f"{self.file.path}: {self.file.architecture}.attention.sliding_window_pattern"
+            raise ProgramError(f"{where} has {len(given)} items for {layers} layers")
+        return [window if is_local else 0 for is_local in given[:layers]]
+
+    def flag(self, key: str, default: bool) -> bool:
+        """A field that is true or false."""
+        value = self.file.get(key, default)
+        if not isinstance(value, bool):
+            where = f"{self.file.path}: {self.file.architecture}.{key}"
+            raise ProgramError(f"{where} is {value!r}, neither true nor false")
+        return value
+
+    def _keys(self) -> list[str]:
+        """The fields of the architecture that the file has."""
+        prefix = f"{self.file.architecture}."
+        return [key.removeprefix(prefix) for key in self.file.metadata if key.startswith(prefix)]
 
     def has(self, name: str) -> bool:
         return name in self.file.tensors
@@ -127,7 +168,7 @@ class ModelBuilder:
     def _tensor(self, name: str) -> GgufTensor:
         tensor = self.file.tensors.get(name)
         if tensor is None:
-            raise ProgramError(f"{self.file.path} has no tensor {name}")
+            raise ProgramError(f"{self.file.path} has no tensor {name}{nearest(name, self.file.tensors)}")
         if tensor.type not in BLOCK_TYPES:
             known = ", ".join(BLOCK_TYPES)
             raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported")
@@ -169,9 +210,25 @@ class ModelBuilder:
         eps = self.number("attention.layer_norm_rms_epsilon")
         return self.graph_builder.call("et_vk.rms_norm.default", x, weight, eps)
 
+    def layer_norm(self, x: TensorValue, name: str) -> TensorValue:
+        """With a mean and, if the file has one, a bias; a weight of two dims has a row for each head."""
+        b, eps = self.graph_builder, self.number("attention.layer_norm_epsilon")
+        weight, bias = self.array(f"{name}.weight"), f"{name}.bias"
+        shape = [x.dims[-1]]
+        if weight.ndim == 2:
+            normed, _, _ = b.call("aten.native_layer_norm.default", x, shape, None, None, eps)
+            return self.multiply(normed, b.constant(weight))
+        given = b.constant(self.array(bias)) if self.has(bias) else None
+        normed, _, _ = b.call("aten.native_layer_norm.default", x, shape, b.constant(weight), given, eps)
+        return normed
+
     def heads(self, x: TensorValue, count: int, depth: int) -> TensorValue:
         """[1, S, count * depth] -> [1, S, count, depth]"""
         return self.graph_builder.call("aten.view_copy.default", x, [1, self.length, count, depth])
+
+    def joined(self, x: TensorValue) -> TensorValue:
+        """[1, S, count, depth] -> [1, S, count * depth]"""
+        return self.graph_builder.call("aten.view_copy.default", x, [1, self.length, x.dims[2] * x.dims[3]])
 
     def split(self, x: TensorValue, *sizes: int) -> tuple[TensorValue, ...]:
         outs: tuple[TensorValue, ...] = self.graph_builder.call(
@@ -185,8 +242,23 @@ class ModelBuilder:
     def scale(self, x: TensorValue, by: float) -> TensorValue:
         return self.graph_builder.call("aten.mul.Scalar", x, by)
 
+    def multiply(self, x: TensorValue, y: TensorValue) -> TensorValue:
+        return self.graph_builder.call("aten.mul.Tensor", x, y)
+
+    def activate(self, x: TensorValue, activation: str) -> TensorValue:
+        """gelu is the exact one; gelu_tanh what most models compute."""
+        if activation not in ("gelu", "gelu_tanh"):
+            return self.graph_builder.call(f"aten.{activation}.default", x)
+        return self.graph_builder.call("aten.gelu.default", x, "tanh" if activation == "gelu_tanh" else "none")
+
+    def at_positions(self, table: np.ndarray) -> TensorValue:
+        """The rows of a table [context, ...] at the positions of the tokens: [S, ...]"""
+        b, live = self.graph_builder, [(self.max_tokens, *table.shape[1:])]
+        return b.call("aten.slice_copy.Tensor", b.constant(table), 0, self.position, self.end, 1, dims=live)
+
     def gated(self, gate: TensorValue, up: TensorValue, activation: str = "silu") -> TensorValue:
-        return self.graph_builder.call(f"hightide.{activation}_mul.default", gate, up)
+        """activation(gate) * up, for silu and gelu_tanh"""
+        return self.graph_builder.call(f"hightide.{activation.removesuffix('_tanh')}_mul.default", gate, up)
 
     def softcap(self, x: TensorValue, cap: float) -> TensorValue:
         """cap * tanh(x / cap)"""
@@ -198,11 +270,12 @@ class ModelBuilder:
         halves: bool,
         theta: float,
         rotary: int,
+        depth: int | None = None,
         factors: np.ndarray | None = None,
         scale: float = 1.0,
         magnitude: float = 1.0,
     ) -> Rope:
-        """Angle tables: position * scale / (theta^(2i/rotary) * factor_i)."""
+        """Angle tables: position * scale / (theta^(2i/rotary) * factor_i), for `rotary` of `depth` elements."""
         if rotary % 2 or (factors is not None and factors.shape != (rotary // 2,)):
             raise ProgramError(f"{self.file.path} has rotary factors that do not fit {rotary} elements")
         frequencies = 1.0 / theta ** (np.arange(0, rotary, 2, dtype=np.float64) / rotary)
@@ -215,12 +288,9 @@ class ModelBuilder:
         cos, sin = ((f(angles) * magnitude).astype(np.float32) for f in (np.cos, np.sin))
         if halves:  # read from the position on by the kernel
             return Rope(b.constant(cos), b.constant(sin), True)
-        live = [(self.max_tokens, rotary // 2)]
-        sliced = [
-            b.call("aten.slice_copy.Tensor", b.constant(t), 0, self.position, self.end, 1, dims=live)
-            for t in (cos, sin)
-        ]
-        return Rope(sliced[0], sliced[1], False)
+        still = ((0, 0), (0, (depth or rotary) // 2 - rotary // 2))  # pairs of a head that do not turn
+        cos, sin = np.pad(cos, still, constant_values=1), np.pad(sin, still)
+        return Rope(self.at_positions(cos), self.at_positions(sin), False)
 
     def rotate(self, q: TensorValue, k: TensorValue, rope: Rope) -> tuple[TensorValue, TensorValue]:
         b = self.graph_builder
@@ -247,20 +317,19 @@ class ModelBuilder:
         scale = 1 / math.sqrt(depth) if scale is None else scale
         window = 0 if window >= self.context else window
         args = (q, k, v, k_cache, v_cache, self.position, scale, window, softcap)
-        attended = b.call("hightide.attention.default", *args)
-        return b.call("aten.view_copy.default", attended, [1, self.length, q.dims[2] * depth])
+        return self.joined(b.call("hightide.attention.default", *args))
 
     def last(self, x: TensorValue) -> TensorValue:
         """The tokens whose logits are wanted: [1, keep, width]"""
         most = [(1, min(MAX_KEEP, self.max_tokens), x.dims[-1])]
         return self.graph_builder.call("aten.slice_copy.Tensor", x, 1, self.kept_from, None, 1, dims=most)
 
-    def head(self, x: TensorValue, softcap: float = 0.0) -> TensorValue:
+    def head(self, x: TensorValue, softcap: float = 0.0, scale: float = 1.0) -> TensorValue:
         """Logits; a model without an output matrix uses its embedding."""
         if self.headless:
             return x
-        name = "output.weight" if self.has("output.weight") else "token_embd.weight"
-        logits: TensorValue = self.graph_builder.call("aten.linear.default", x, self.weight(name), None)
+        logits = self.linear(x, "output" if self.has("output.weight") else "token_embd")
+        logits = self.scale(logits, scale) if scale != 1 else logits
         return self.softcap(logits, softcap) if softcap else logits
 
     def finish(self, logits: TensorValue) -> Graph:

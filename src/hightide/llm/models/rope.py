@@ -7,12 +7,14 @@ import math
 import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.graph.values import TensorValue
 from hightide.llm.models.model_builder import ModelBuilder, Rope
 
 KINDS = ("none", "linear", "yarn", "longrope", "llama3")
 
 
-def rope_of(m: ModelBuilder, *, halves: bool, depth: int) -> Rope:
+def rope_of(m: ModelBuilder, *, halves: bool) -> Rope:
+    _, _, depth = m.attention_dims()
     theta = m.number("rope.freq_base", 10_000.0, least=2)
     rotary = m.count("rope.dimension_count", depth)
     if rotary > depth:
@@ -37,8 +39,25 @@ def rope_of(m: ModelBuilder, *, halves: bool, depth: int) -> Rope:
         fast = m.number("rope.scaling.yarn_beta_fast", 32.0, least=1e-3)
         slow = m.number("rope.scaling.yarn_beta_slow", 1.0, least=1e-3)
         factors = _yarn_factors(factor, trained, theta, rotary, fast, slow)
-        magnitude *= m.number("rope.scaling.yarn_attn_factor", 1 + 0.1 * math.log(max(factor, 1.0)))
-    return m.rope(halves=halves, theta=theta, rotary=rotary, factors=factors, scale=scale, magnitude=magnitude)
+        usual = _yarn_magnitude(factor, 1.0) / _yarn_magnitude(factor, m.number("rope.scaling.yarn_log_multiplier", 0))
+        magnitude *= m.number("rope.scaling.yarn_attn_factor", usual)
+    return m.rope(
+        halves=halves, theta=theta, rotary=rotary, depth=depth, factors=factors, scale=scale, magnitude=magnitude
+    )
+
+
+def temperature_of(m: ModelBuilder) -> TensorValue | None:
+    """What queries are multiplied by at each position [S, 1, 1]; None for models that do nothing of the kind."""
+    growth = m.number("attention.temperature_scale", 0)
+    if not growth:
+        return None
+    trained = m.count("rope.scaling.original_context_length")
+    grown = 1 + growth * np.log1p(np.arange(m.context) // trained)
+    return m.at_positions(grown.astype(np.float32)[:, None, None])
+
+
+def _yarn_magnitude(factor: float, multiplier: float) -> float:
+    return 1 + 0.1 * multiplier * math.log(max(factor, 1.0))
 
 
 def _longrope_magnitude(context: int, trained: int) -> float:
