@@ -62,6 +62,13 @@ def test_an_argument_that_could_be_either_of_two_is_not_guessed() -> None:
     assert passed(4, 4, 3, 1) == (4, 4, 3, 1)
 
 
+def test_arguments_in_doubt_are_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hightide.pte.program.without_unread", lambda file, _: file)
+    message = r"unread\.pte \(forward, delegate \d\): it is passed \d values and reads \d: the file does not say which"
+    with pytest.raises(UnsupportedError, match=message):
+        load(FOLDER / "unread.pte", device="cpu")
+
+
 def test_new_values_of_buffers_that_have_no_place_are_refused_in_plain_words() -> None:
     with pytest.raises(UnsupportedError) as refused:
         load(FOLDER / "apart.pte", device="cpu")

@@ -377,6 +377,9 @@ def _check_passed(graph: GraphFile, passed: int) -> None:
             'export it with VulkanPartitioner({"alias_buffer_mutations": True}), which writes them in place, or make '
             "the buffers inputs and outputs of the model"
         )
+    if more < 0:
+        given, read = passed - len(graph.outputs), len(graph.inputs)
+        raise UnsupportedError(f"it is passed {counted(given, 'value')} and reads {read}: the file does not say which")
     if more:
         takes = f"{counted(len(graph.inputs), 'input')} and {counted(len(graph.outputs), 'output')}"
         raise UnsupportedError(f"it has {takes}, but is called with {counted(passed, 'value')}")

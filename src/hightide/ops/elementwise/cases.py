@@ -136,6 +136,8 @@ CASES = [
     Case("clamp_mixed", "aten.clamp.Tensor", (ints, In((5,)), None)),
     Case("remainder", "aten.remainder.Tensor", (x3, floats(10, low=-0.7, high=-0.1))),
     Case("remainder_scalar", "aten.remainder.Scalar", (wide, 2.5)),
+    Case("div_floor_by_0", "aten.div.Tensor_mode", (ints, In((5,), "int32", -2, 2), "floor"), out="int32"),
+    Case("div_trunc_by_0", "aten.div.Tensor_mode", (ints, In((5,), "int32", -2, 2), "trunc"), out="int32"),
     Case("remainder_ints", "aten.remainder.Tensor", (ints, divisors), out="int32"),
     Case("remainder_ints_scalar", "aten.remainder.Scalar", (ints, -7), out="int32"),
     Case("remainder_bytes", "aten.remainder.Scalar", (In(("S", 5), "uint8", 0, 255), 7), out="uint8"),

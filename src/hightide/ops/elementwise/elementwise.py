@@ -163,13 +163,15 @@ class RoundedDiv(Binary):
             case "floor":
                 return numbers("floor_div(a, b)")
             case "trunc":
-                return numbers("trunc(a / b)", ints="a / b")
+                return numbers("trunc(a / b)", ints="trunc_div(a, b)")
         return floats("a / b")
 
     @staticmethod
     def reference(a: Array, b: Array, rounding_mode: str) -> Any:
         if rounding_mode == "floor":
             return np.floor_divide(a, b)
+        if rounding_mode == "trunc" and np.result_type(a, b).kind in "iu":
+            return np.floor_divide(a - np.fmod(a, b), b)
         return np.trunc(np.true_divide(a, b)) if rounding_mode == "trunc" else np.true_divide(a, b)
 
 

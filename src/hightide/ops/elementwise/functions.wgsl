@@ -104,9 +104,13 @@ fn gelu(x: V) -> V {
 #elif C == "i32"
 fn keep_nan(x: V, otherwise: V) -> V { return otherwise; }
 
+// 0 where b is, as NumPy has it: torch raises an error there, which no kernel can.
+fn trunc_div(a: V, b: V) -> V {
+    return select(a / b, V(), b == V());
+}
 fn floor_div(a: V, b: V) -> V {
-    let q = a / b;
-    return select(q, q - 1, ((a ^ b) < V()) & (q * b != a));
+    let q = trunc_div(a, b);
+    return select(q, q - 1, ((a ^ b) < V()) & (q * b != a) & (b != V()));
 }
 
 fn fmod1(x: i32, y: i32) -> i32 {

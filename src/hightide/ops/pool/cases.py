@@ -11,6 +11,12 @@ CASES = [
     Case("avg_pool_divisor", "aten.avg_pool2d.default", (In(("S", 3, 5, 7)), [2, 2], [], [0, 0], False, True, 3)),
     Case("adaptive_avg_pool", "aten._adaptive_avg_pool2d.default", (image, [3, 5]), empty=False),
     Case(
+        "adaptive_avg_pool3d", "aten._adaptive_avg_pool3d.default", (In(("B", 3, "S", "T", 7)), [2, 3, 4]), empty=False
+    ),
+    Case(
+        "adaptive_avg_pool3d_one", "aten._adaptive_avg_pool3d.default", (In((2, "S", 5, "T")), [1, 1, 1]), empty=False
+    ),
+    Case(
         "max_pool",
         "aten.max_pool2d_with_indices.default",
         (image, [3, 3], [2, 2], [1, 1], [1, 1], True),

@@ -1,21 +1,23 @@
-"""Pooling over height and width: one kernel for means and maxima.
+"""Pooling over height and width, and means over depth, too: one kernel for means and maxima.
 
 Inputs are [C, H, W] or [N, C, H, W]; arguments are those of torch, and a missing stride is the window's size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from hightide.errors import InputError
+from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.contract import Context, Dispatch, Kernel, Op, Tensor, ceil_div, kernel, op
+from hightide.ops.contract import Context, Dispatch, Kernel, Op, Scratch, Tensor, ceil_div, kernel, op
 from hightide.ops.conv.geometry import NO_CONTEXT, Sizes, Windows, per_dim
 
 Pair = tuple[np.ndarray, np.ndarray]
+LARGEST_ROW = 46_340  # its square is an i32: the kernel divides places by sizes
 
 
 class Pool(Op):
@@ -43,7 +45,9 @@ class AvgPool(Pool):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         over = "given" if self.divisor is not None else "padded" if self.count_include_pad else "inside"
         windows = _windows(ctx, self.size, self.stride, self.padding)
-        yield _dispatch(_kernel("avg_pool", over), self.x, out, windows, divisor=self.divisor or 1)
+        yield _dispatch(
+            _kernel("avg_pool", over), self.x, self.x.dims, out, out.dims, windows, divisor=self.divisor or 1
+        )
 
     @staticmethod
     def reference(
@@ -83,18 +87,57 @@ class AdaptiveAvgPool(Op):
         return [(*self.x.dims[:-2], *per_dim(ctx, self.size, 2, "output_size"))]
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        route = _kernel("adaptive_avg_pool", "inside", adaptive=True)
-        yield _dispatch(route, self.x, out, Windows((1, 1), (1, 1), (0, 0), (1, 1)))
+        yield _divided(self.x, self.x.dims, out, out.dims)
 
     @staticmethod
     def reference(x: np.ndarray, size: Sizes) -> np.ndarray:
-        out_size = per_dim(NO_CONTEXT, size, 2, "output_size")
-        out = np.zeros((*x.shape[:-2], *out_size), x.dtype)
-        for row, column in np.ndindex(out_size):
-            spans = zip((row, column), x.shape[-2:], out_size, strict=True)
-            box: tuple[Any, ...] = (..., *(slice(at * n // m, -(-(at + 1) * n // m)) for at, n, m in spans))
-            out[..., row, column] = x[box].mean(axis=(-2, -1))
-        return out
+        return _means(x, per_dim(NO_CONTEXT, size, 2, "output_size"))
+
+
+@op("aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool3d.default", family="pool")
+class AdaptiveAvgPool3d(Op):
+    """Means of boxes that divide depth, height and width into the sizes that are asked for."""
+
+    x: Tensor
+    size: Sizes
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        dims = self.x.dims
+        if len(dims) not in (4, 5) or 0 in dims[-4:]:
+            what = "it must be [C, D, H, W] or [N, C, D, H, W], only N may be 0"
+            raise InputError(f"{list(dims)} has no boxes to pool: {what}")
+        return [(*dims[:-3], *per_dim(ctx, self.size, 3, "output_size"))]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        """Means over height and width, then of these over depth: rows of whole planes."""
+        plane = out.dims[-2] * out.dims[-1]
+        if plane > LARGEST_ROW:
+            raise UnsupportedError(f"planes of {plane} means; {LARGEST_ROW} is the most")
+        deep, flat = (*self.x.dims[:-2], *out.dims[-2:]), (*self.x.dims[:-2], plane)
+        means = ctx.scratch(4 * math.prod(deep))
+        yield _divided(self.x, self.x.dims, means, deep)
+        yield _divided(means, flat, out, (*out.dims[:-2], plane))
+
+    @staticmethod
+    def reference(x: np.ndarray, size: Sizes) -> np.ndarray:
+        return _means(x, per_dim(NO_CONTEXT, size, 3, "output_size"))
+
+
+def _divided(x: Tensor | Scratch, in_dims: Dims, out: Tensor | Scratch, out_dims: Dims) -> Dispatch:
+    """Means of windows that divide the planes of the last two dims."""
+    route = _kernel("adaptive_avg_pool", "inside", adaptive=True)
+    return _dispatch(route, x, in_dims, out, out_dims, Windows((1, 1), (1, 1), (0, 0), (1, 1)))
+
+
+def _means(x: np.ndarray, out_size: Dims) -> np.ndarray:
+    over = tuple(range(-len(out_size), 0))
+    out = np.zeros((*x.shape[: -len(out_size)], *out_size), x.dtype)
+    for place in np.ndindex(out_size):
+        spans = zip(place, x.shape[-len(out_size) :], out_size, strict=True)
+        box: tuple[Any, ...] = (..., *(slice(p * n // m, -(-(p + 1) * n // m)) for p, n, m in spans))
+        at: tuple[Any, ...] = (..., *place)
+        out[at] = x[box].mean(axis=over)
+    return out
 
 
 @op("aten.max_pool2d_with_indices.default", family="pool")
@@ -108,7 +151,8 @@ class MaxPoolWithIndices(Pool):
         return [_pooled(self.x.dims, self.windows(ctx), self.ceil_mode)] * 2
 
     def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
-        yield _dispatch(_kernel("max_pool", indices=True), self.x, out[0], self.windows(ctx), indices=out[1])
+        route, values = _kernel("max_pool", indices=True), out[0]
+        yield _dispatch(route, self.x, self.x.dims, values, values.dims, self.windows(ctx), indices=out[1])
 
     def windows(self, ctx: Context) -> Windows:
         return _windows(ctx, self.size, self.stride, self.padding, self.dilation)
@@ -127,7 +171,7 @@ class MaxPool(MaxPoolWithIndices):
         return super().outputs(ctx)[:1]
 
     def plan(self, ctx: Context, out: Any) -> Iterable[Dispatch]:
-        yield _dispatch(_kernel("max_pool"), self.x, out, self.windows(ctx))
+        yield _dispatch(_kernel("max_pool"), self.x, self.x.dims, out, out.dims, self.windows(ctx))
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> Any:
@@ -156,17 +200,24 @@ def _kernel(route: str, over: str = "", adaptive: bool = False, indices: bool = 
 
 
 def _dispatch(
-    route: Kernel, x: Tensor, out: Tensor, windows: Windows, divisor: int = 1, indices: Tensor | None = None
+    route: Kernel,
+    x: Tensor | Scratch,
+    in_dims: Dims,
+    out: Tensor | Scratch,
+    out_dims: Dims,
+    windows: Windows,
+    divisor: int = 1,
+    indices: Tensor | None = None,
 ) -> Dispatch:
     return route.over(
-        ceil_div(out.numel, 64),
+        ceil_div(math.prod(out_dims), 64),
         x=x,
         out=out,
         indices=indices,
-        numel=out.numel,
+        numel=math.prod(out_dims),
         divisor=divisor,
-        in_size=x.dims[-2:],
-        out_size=out.dims[-2:],
+        in_size=in_dims[-2:],
+        out_size=out_dims[-2:],
         window=windows.size,
         stride=windows.stride,
         padding=windows.padding,

@@ -9,6 +9,7 @@ from hightide.ops.case import Case, Const, In, Size, fixed, x3
 FLOATS, INTS = ("float32", "int32"), ("int32", "int32")
 
 rows = In(("S", 6), make=lambda rng, at: np.sort(rng.uniform(-3, 3, (at["S"], 6)).astype(np.float32)))
+row = In(("S",), make=lambda rng, at: np.sort(rng.uniform(-3, 3, at["S"]).astype(np.float32)))
 holes = In(("S", 9), make=lambda rng, at: holed(rng, at["S"]))
 order = fixed(np.array([1, 3, 2, 0], np.int32))
 whole = fixed(np.array([-5, -1, -1, 0, 7], np.int32))
@@ -60,5 +61,9 @@ CASES = [
         out="int32",
     ),
     Case("bucketize", "aten.bucketize.Tensor", (x3, ordered(9)), out="int32"),
+    Case("searchsorted_number", "aten.searchsorted.Scalar", (row, 0.5, True), out="int32"),
+    Case("searchsorted_number_right", "aten.searchsorted.Scalar", (ordered(9), 0.5, True, False, "right"), out="int32"),
+    Case("bucketize_number", "aten.bucketize.Scalar", (0.25, ordered(9)), out="int32"),
+    Case("bucketize_number_ints", "aten.bucketize.Scalar", (2.5, whole, True, True), out="int32"),
     Case("bucketize_ints", "aten.bucketize.Tensor", (In(("S",), "int32", -9, 9), whole, True, True), out="int32"),
 ]

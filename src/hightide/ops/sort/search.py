@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,21 +17,24 @@ class Search(Op):
     """Base of searches; see `_places` for what they give."""
 
     def places(
-        self, values: Tensor, sequence: Tensor, sorter: Tensor | None, right: bool, out: Tensor
+        self, values: Tensor | float, sequence: Tensor, sorter: Tensor | None, right: bool, out: Tensor
     ) -> Iterable[Dispatch]:
-        kind = GPU_TYPE.get(values.dtype, "")
-        if kind not in ("f32", "i32") or GPU_TYPE.get(sequence.dtype) != kind:
-            raise UnsupportedError(f"searching {values.dtype} in {sequence.dtype} has no kernel")
+        kind, given = GPU_TYPE.get(sequence.dtype, ""), values if isinstance(values, Tensor) else None
+        if kind not in ("f32", "i32") or (given is not None and GPU_TYPE.get(given.dtype) != kind):
+            what = "a number" if given is None else given.dtype
+            raise UnsupportedError(f"searching {what} in {sequence.dtype} has no kernel")
         require_dtype("i32", out, *([sorter] if sorter else []))
-        yield kernel("sort/search.wgsl", KIND=kind, RIGHT=right, SORTER=sorter is not None).over(
+        made = kernel("sort/search.wgsl", KIND=kind, RIGHT=right, SORTER=sorter is not None, NUMBER=given is None)
+        yield made.over(
             ceil_div(out.numel, 64),
-            values=values,
+            values=given,
             sequence=sequence,
             sorter=sorter,
             out=out,
             numel=out.numel,
             count=sequence.width,
-            together=values.width if sequence.rank > 1 else max(out.numel, 1),
+            together=given.width if given is not None and sequence.rank > 1 else max(out.numel, 1),
+            number=0 if isinstance(values, Tensor) else _among(values, kind, right),
         )
 
 
@@ -84,6 +88,63 @@ class Bucketize(Search):
     @staticmethod
     def reference(values: np.ndarray, boundaries: np.ndarray, right: bool) -> np.ndarray:
         return _places(values, boundaries, right)
+
+
+@op("aten.searchsorted.Scalar", family="sort")
+class SearchSortedScalar(Search):
+    """Where one number belongs in a sequence."""
+
+    sequence: Tensor
+    value: float
+    out_int32: bool = False  # the output says this
+    right: bool = False
+    side: str | None = None
+    sorter: Tensor | None = None
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.sequence.rank != 1 or (self.sorter is not None and self.sorter.dims != self.sequence.dims):
+            raise InputError(f"a number is searched in a vector, not in {list(self.sequence.dims)}")
+        return [()]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.places(self.value, self.sequence, self.sorter, _is_right(self.right, self.side), out)
+
+    @staticmethod
+    def reference(
+        sequence: np.ndarray, value: float, right: bool, side: str | None, sorter: np.ndarray | None
+    ) -> np.ndarray:
+        return SearchSorted.reference(sequence, np.array(value), right, side, sorter)
+
+
+@op("aten.bucketize.Scalar", family="sort")
+class BucketizeScalar(Search):
+    """Which bucket a number is in, by the boundaries between them."""
+
+    value: float
+    boundaries: Tensor
+    out_int32: bool = False  # the output says this
+    right: bool = False
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.boundaries.rank != 1:
+            raise InputError(f"boundaries of {list(self.boundaries.dims)} are not a vector")
+        return [()]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return self.places(self.value, self.boundaries, None, self.right, out)
+
+    @staticmethod
+    def reference(value: float, boundaries: np.ndarray, right: bool) -> np.ndarray:
+        return _places(np.array(value), boundaries, right)
+
+
+def _among(number: float, kind: str, right: bool) -> float:
+    """The number as it is compared: among integers, the one next to it that the same elements come before."""
+    if kind == "f32":
+        return number
+    if not abs(number) < 1 << 31:
+        raise UnsupportedError(f"searching {number} in int32 has no kernel")
+    return math.floor(number) if right else math.ceil(number)
 
 
 def _is_right(right: bool, side: str | None) -> bool:

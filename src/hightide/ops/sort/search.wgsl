@@ -1,8 +1,10 @@
 // out[i] = how many elements of an ordered sequence are less than values[i] (RIGHT: or equal), by bisection.
 // One thread per value. Sequences have `count` elements; `together` values after each other belong to one.
 // SORTER: it names the elements of a sequence in order. KIND: f32 or i32. Nothing is less than NaN, nor more.
-#params numel: u32, count: u32, together: u32
-#read values: $KIND, sequence: $KIND
+// NUMBER: the only value is a parameter.
+#params numel: u32, count: u32, together: u32, number: $KIND
+#read values: $KIND if not NUMBER
+#read sequence: $KIND
 #read sorter: i32 if SORTER
 #write out: i32
 
@@ -16,7 +18,7 @@ fn is_nan(x: i32) -> bool { return false; }
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.numel) { return; }
     let start = i / params.together * params.count;
-    let value = load_values(i);
+    let value = ${"params.number" if NUMBER else "load_values(i)"};
     var low = 0u;
     var high = params.count;
     while (low < high) {
