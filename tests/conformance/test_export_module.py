@@ -29,7 +29,10 @@ RIGHT: dict[str, tuple[list[str], list[str]]] = {
     "mlp": (["x:0=B<=12"], ["B=12", "B=1", "B=5", "B=6"]),
     "block": (["x:0=B<=3", "x:1=S<=20"], ["B=3, S=20", "B=1, S=1", "B=1, S=7", "B=2, S=10", "B=1, S=20"]),
     "embedder": (["ids:1=S<=17", "weights:1=S"], ["S=17", "S=1", "S=7", "S=9"]),
-    "conv_net": (["image:0=B<=4", "image:2=4<=H<=24"], []),
+    "conv_net": (
+        ["image:0=B<=4", "image:2=7<=H<=24"],
+        ["B=4, H=24", "B=1, H=7", "B=3, H=13", "B=2, H=15", "B=1, H=24"],
+    ),
     "cache": ([], ["check 0", "check 1", "check 2"]),
     "slots": ([], ["S=16", "S=1", "S=7", "S=8", "S=1, twice"]),
     "branches": ([], ["check 0", "check 1"]),
@@ -127,6 +130,7 @@ REFUSED = [
     ),
     ("fixed", "x:0=S<=9", ExportError, "Fixed itself fails|stage 'export' failed in torch.export: "),
     ("in_place", None, ExportError, "forward changes its input x in place, which a program does not"),
+    ("conv_net", "image:2=4<=H<=24", ExportError, r"Not all values of H .* satisfy the generated guard .* != 1"),
     ("mlp", "y:0=S<=9", InputError, "there is no input 'y' to vary; the inputs are x"),
     ("mlp", "x:0=S<=2", InputError, "the example input has 3 at x:0"),
 ]

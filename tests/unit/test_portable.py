@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hightide.errors import InputError
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import named
 
@@ -47,6 +48,7 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("aten.unbind_copy.int", (I, 1), ([7, -3], [-7, 2])),
     ("aten.copy.default", (I, np.float32(2.7), False), [[2, 2], [2, 2]]),
     ("aten.arange.default", (3,), [0, 1, 2]),
+    ("aten._linalg_svd.default", (np.diag([3.0, -2.0]), False, False), ([], [3, 2], [])),
     ("executorch_prim.floordiv.Scalar", (-7, 2), -4),
     ("executorch_prim.mod.Scalar", (-7, 2), -1),
     ("executorch_prim.et_copy_index.tensor", (np.zeros((4, 2)), np.array([1, 2]), 1), [[0, 0], [1, 2]]),
@@ -60,3 +62,11 @@ def test_meaning(name: str, args: tuple[Any, ...], want: Any) -> None:
     pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
     for result, expected in pairs:
         np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+def test_singular_vectors_give_the_matrix_again() -> None:
+    op = REGISTRY["aten._linalg_svd.default"]
+    left, values, right = op.evaluate(named(op, (X,)))
+    np.testing.assert_allclose(left @ np.diag(values) @ right, X, atol=1e-5)
+    with pytest.raises(InputError, match="a matrix without singular values"):
+        op.evaluate(named(op, (np.full((2, 2), np.nan),)))

@@ -18,6 +18,7 @@ from hightide.ops.contract import Op
 
 # Out-variants whose overload does not say that of the op itself, as (name, overload).
 OVERLOADS = {
+    "aten::_linalg_svd.U": "aten._linalg_svd.default",
     "aten::all.all_out": "aten.all.default",
     "aten::all.out": "aten.all.dim",
     "aten::any.all_out": "aten.any.default",

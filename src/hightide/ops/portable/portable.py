@@ -80,6 +80,22 @@ VALUE_SIZED: dict[str, Reference] = {
     "aten.repeat_interleave.Tensor": _repeat_interleave,
 }
 
+# ---- algebra
+
+
+def _svd(x: Array, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None) -> Any:
+    """Vectors, singular values and vectors; the sign of a pair of vectors is free, as torch says."""
+    try:
+        if compute_uv:
+            return tuple(np.linalg.svd(x, full_matrices))
+        empty = np.zeros(0, x.dtype)
+        return empty, np.linalg.svd(x, compute_uv=False), empty
+    except np.linalg.LinAlgError as error:
+        raise InputError(f"a matrix without singular values: {error}") from None
+
+
+ALGEBRA: dict[str, Reference] = {"aten._linalg_svd.default": _svd}
+
 # ---- training
 
 GRADIENTS: dict[str, Reference] = {"aten.convolution_backward.default": convolution_gradient.reference}
@@ -102,5 +118,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **GRADIENTS, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **ALGEBRA, **GRADIENTS, **NUMBERS}.items():
     register(_name, _reference)

@@ -122,11 +122,14 @@ def _torch_shapes(
     from torch.export import Dim
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
-    roots = {symbol: Dim(symbol, min=least, max=most) for symbol, (least, most) in ranges.items()}
+    # Torch reads the name of a dim that it scales as a formula, in which S, N or E would be something of sympy's.
+    scaled = {dim.symbol for dims in asked.values() for dim in dims.values() if dim.size != dim.symbol}
+    named = {symbol: f"{symbol}_" if symbol in scaled else symbol for symbol in ranges}
+    roots = {symbol: Dim(named[symbol], min=least, max=most) for symbol, (least, most) in ranges.items()}
 
     def size(dim: DynamicDim) -> Any:
-        scaled = roots[dim.symbol] if dim.scale == 1 else dim.scale * roots[dim.symbol]
-        return scaled + dim.offset if dim.offset else scaled
+        times = roots[dim.symbol] if dim.scale == 1 else dim.scale * roots[dim.symbol]
+        return times + dim.offset if dim.offset else times
 
     left = iter(names)
     made = {}
