@@ -4,6 +4,7 @@ and windows, layers without rope, a cache that is given and returned; and its ex
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from modules import Ids, Module, Shape, examples
@@ -188,29 +189,25 @@ def given(s: int, past: int) -> tuple[Shape, ...]:
     return Ids((1, s), VOCABULARY), (1, HEADS, past, HEAD_DIM), (1, HEADS, past, HEAD_DIM)
 
 
+def given_cache(**options: Any) -> Module:
+    methods = {"forward": (examples(*given(5, 7)), ({1: SHORT}, {2: PAST}, {2: PAST}))}
+    return Module(GivenCache, methods, [("forward", given(*sizes)) for sizes in PASTS], **options)
+
+
+def gemma4(**options: Any) -> Module:
+    steps = [(0, 7), (7, 1), (8, 1), (9, 13), (0, MOST), (0, 1), (1, 17), (18, 1)]  # position, S
+    methods = {"forward": (examples(Ids((1, 7), VOCABULARY), 0), ({1: S}, None))}
+    return Module(Gemma4, methods, [("forward", (Ids((1, s), VOCABULARY), at)) for at, s in steps], **options)
+
+
 PASTS = [(5, 7), (24, 40), (1, 1), (1, 39), (13, 1), (7, 20), (1, 40)]  # S, past
 
 DECODERS: dict[str, Module] = {
     "granite": decoder(Granite),
     "gemma2": decoder(Gemma2),
     "smollm3": decoder(SmolLm3),
-    "given_cache": Module(
-        GivenCache,
-        {"forward": (examples(*given(5, 7)), ({1: SHORT}, {2: PAST}, {2: PAST}))},
-        [("forward", given(s, past)) for s, past in PASTS],
-    ),
-    "given_cache_portable": Module(
-        GivenCache,
-        {"forward": (examples(*given(5, 7)), ({1: SHORT}, {2: PAST}, {2: PAST}))},
-        [("forward", given(s, past)) for s, past in PASTS],
-        delegate=False,
-    ),
-    "gemma4": Module(
-        Gemma4,
-        {"forward": (examples(Ids((1, 7), VOCABULARY), 0), ({1: S}, None))},
-        [
-            ("forward", (Ids((1, s), VOCABULARY), at))
-            for at, s in [(0, 7), (7, 1), (8, 1), (9, 13), (0, MOST), (0, 1), (1, 17), (18, 1)]
-        ],
-    ),
+    "given_cache": given_cache(),
+    "given_cache_portable": given_cache(delegate=False),
+    "gemma4": gemma4(),
+    "gemma4_xnnpack": gemma4(backend="xnnpack"),
 }

@@ -19,6 +19,7 @@ import io
 import json
 import logging
 import tempfile
+import textwrap
 import traceback
 import warnings
 from importlib.metadata import version
@@ -156,7 +157,8 @@ def _message(error: BaseException) -> str:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {lines[0][:160] if lines else where.line} ({Path(where.filename).name})"
+    said = textwrap.shorten(lines[0], 160, placeholder=" ...") if lines else where.line
+    return f"{type(error).__name__}: {said} ({Path(where.filename).name})"
 
 
 if __name__ == "__main__":
