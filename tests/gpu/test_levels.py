@@ -185,3 +185,20 @@ def test_a_new_level_costs_no_more_writes_than_its_parameters(device: Device) ->
     session.run(call(3, 14))
     session.run(call(11, 17))
     assert session.counters.param_bytes == before
+
+
+def test_a_live_start_below_0_counts_from_the_end(device: Device) -> None:
+    """x[n:] and x[n:] = 0 for any n."""
+    b = GraphBuilder()
+    x, n = b.input((9, 3)), b.input((1,), "int32")
+    start = b.call("et_vk.select_as_symint.default", n, 0, 0)
+    tail = b.call("aten.slice_copy.Tensor", x, 0, start, dims=[(9, 3)])
+    cut = b.call("aten.slice_scatter.default", x, b.call("aten.mul.Scalar", tail, 0.0), 0, start)
+    session = GpuSession(b.graph(tail, cut), device)
+    for rows, value in [(9, -4), (5, -4), (5, 2), (5, -1), (5, 0), (3, -7), (9, 8), (9, -4)]:
+        given = np.arange(3.0 * rows, dtype=np.float32).reshape(rows, 3) + 1
+        got, left = session.run([given, np.array([value], np.int32)])
+        wanted = given.copy()
+        wanted[value:] = 0
+        np.testing.assert_array_equal(got, given[value:])
+        np.testing.assert_array_equal(left, wanted)

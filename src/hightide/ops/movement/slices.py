@@ -30,7 +30,7 @@ class Slice(MovingOp):
     """x[start:end:step] along `dim`; the bounds may be SymInts.
 
     A start that changes at every step (the position) stays out of the level: the kernel reads it.
-    Literal bounds clamp as in Python; a live one outside the dim is an error.
+    Literal bounds clamp as in Python, and so does a live start below 0; other live ones outside the dim are an error.
     """
 
     x: Tensor
@@ -44,7 +44,8 @@ class Slice(MovingOp):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         x, dim = self.x, existing_dim(self.dim, self.x.dims)
-        start, step = _first(self.start, x.dims[dim]), ctx.pin(self.step)
+        first, _ = _ends(ctx, self.start, self.end, x.dims[dim])
+        start, step = _kernel_start(self.start, first), ctx.pin(self.step)
         strides = strides_of(x.dims)
         stepped = tuple(s * step if n == dim else s for n, s in enumerate(strides))
         yield move(x, out, out.dims, stepped, strides_of(out.dims), live_start=(start, strides[dim]))
@@ -77,7 +78,7 @@ class Narrow(MovingOp):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         dim, strides = existing_dim(self.dim, self.x.dims), strides_of(self.x.dims)
-        start = _first(self.start, self.x.dims[dim])
+        start = _kernel_start(self.start, _clamped(self.start, self.x.dims[dim]))
         yield move(self.x, out, out.dims, strides, strides_of(out.dims), live_start=(start, strides[dim]))
 
     @staticmethod
@@ -92,7 +93,7 @@ def _slice_dims(ctx: Context, dims: Dims, dim: int, bounds: tuple[Int, Int, Int]
     size, by = dims[at], ctx.pin(step)
     if by < 1:
         raise InputError(f"a slice with step {by}")
-    first, last = _clamped(start, size), _clamped(end, size)
+    first, last = _ends(ctx, start, end, size)
     span = ctx.pin(last - first)
     length = max(0, span)
     if isinstance(last, Sym) and (span < 0 or not isinstance(first, Sym)):
@@ -103,9 +104,18 @@ def _slice_dims(ctx: Context, dims: Dims, dim: int, bounds: tuple[Int, Int, Int]
     return (*dims[:at], ceil_div(length, by), *dims[at + 1 :])
 
 
-def _first(start: Int, size: int) -> Int:
-    """Where a slice starts, as kernels take it."""
-    first = _clamped(start, size)
+def _ends(ctx: Context, start: Int, end: Int, size: int) -> tuple[SymExpr, SymExpr]:
+    """Where a slice in a dim of `size` starts and ends."""
+    first, last = _clamped(start, size), _clamped(end, size)
+    if (
+        isinstance(first, Sym) and ctx.pin(last - first) > size
+    ):  # only from below 0 it is so far: it counts from the end
+        first = _clamped(ctx.pin(first), size)
+    return first, last
+
+
+def _kernel_start(start: Int, first: SymExpr) -> Int:
+    """Where a slice starts, as kernels take it: the number, or what is live."""
     return start if isinstance(first, Sym) else first
 
 
@@ -175,8 +185,9 @@ class SliceScatter(MovingOp):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         dim = existing_dim(self.dim, out.dims)
         size = out.dims[dim]
+        first, _ = _ends(ctx, self.start, self.end, size)
         step = min(ctx.pin(self.step), max(size, 1))  # a larger one leaves the dim, too
-        yield _scattered(self.source, out, Along(dim, _first(self.start, size), step), self.x)
+        yield _scattered(self.source, out, Along(dim, _kernel_start(self.start, first), step), self.x)
 
     @staticmethod
     def reference(x: np.ndarray, source: np.ndarray, dim: int, start: int, end: int, step: int) -> np.ndarray:
