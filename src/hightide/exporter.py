@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-from hightide.errors import UnsupportedError
+from hightide.errors import HightideError, ProgramError, UnsupportedError
 
 PACKAGES = ("torch", "executorch")
 
@@ -31,3 +31,16 @@ def quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Quiet; and whatever the exporter raises becomes a ProgramError of one line."""
+    with quiet():
+        try:
+            yield
+        except HightideError:
+            raise
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ProgramError(f"ExecuTorch's exporter failed: {reason}") from error

@@ -21,8 +21,8 @@ from unittest import mock
 import numpy as np
 from gguf import GGUFWriter
 
-from hightide.errors import InputError, ProgramError, UnsupportedError
-from hightide.exporter import need_exporter, quiet
+from hightide.errors import InputError, UnsupportedError
+from hightide.exporter import exporting, need_exporter
 from hightide.formats.gguf import GgufFile
 from hightide.formats.model_file import read_model
 from hightide.llm.models.model_builder import ModelBuilder, choose_context
@@ -208,7 +208,7 @@ def _token_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
 
 
 def _export(checkpoint: Checkpoint, switches: list[str], out: Path) -> Any:
-    with tempfile.TemporaryDirectory(prefix="hightide") as folder, quiet():
+    with tempfile.TemporaryDirectory(prefix="hightide") as folder:
         import torch
 
         weights = {name: torch.from_numpy(weight.copy()) for name, weight in checkpoint.weights.items()}
@@ -216,11 +216,8 @@ def _export(checkpoint: Checkpoint, switches: list[str], out: Path) -> Any:
         Path(folder, "params.json").write_text(json.dumps(checkpoint.params))
         files = ["-c", f"{folder}/weights.pth", "--params", f"{folder}/params.json", "--output-dir", folder]
         program = f"{folder}/program.pte"
-        try:
+        with exporting():
             model = _run_exporter(checkpoint, [*files, "--output_name", program, *switches])
-        except Exception as error:  # it raises whatever it meets
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ProgramError(f"ExecuTorch's exporter failed: {reason}") from error
         shutil.move(program, out)
     return model
 

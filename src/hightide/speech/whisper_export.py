@@ -6,7 +6,6 @@ in float32, lowered for Vulkan. Beside `out.pte` goes `out.tokenizer.json`, whic
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,7 +15,8 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, decoders
 
-from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.errors import InputError, ProgramError
+from hightide.exporter import exporting, need_exporter
 from hightide.formats.whisper_ggml import WhisperFile, WhisperSizes, read_whisper
 from hightide.llm.pretokenizers import SPELLING, byte_level, merges_by_score, pretokenizer
 from hightide.speech.whisper_tokens import END, START, special_tokens
@@ -32,10 +32,8 @@ def export_whisper(
     if out.suffix != ".pte" or not out.parent.is_dir():
         raise InputError(f"{out} must end in .pte and be in a folder that exists")
     file = read_whisper(model)
-    if missing := [name for name in ("torch", "executorch") if importlib.util.find_spec(name) is None]:
-        raise UnsupportedError(f"exporting needs {' and '.join(missing)}; run pip install 'hightide[export]'")
+    need_exporter()
     tokens = spelled_tokens(file)
-    modules = _modules(file)
     ids = {token: id for id, token in enumerate(tokens)}
     constants = {
         "decoder_start_token_id": ids[START],
@@ -43,7 +41,9 @@ def export_whisper(
         "get_max_seq_len": file.sizes.text_context,
         "get_vocab_size": file.sizes.vocabulary,
     }
-    lower_whisper(modules, file.sizes, out, constants | dict(metadata or {}))
+    with exporting():
+        modules = _modules(file)
+        lower_whisper(modules, file.sizes, out, constants | dict(metadata or {}))
     write_tokenizer_json(tokens, tokenizer_json_path(out))
     return modules
 

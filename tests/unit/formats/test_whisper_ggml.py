@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
-import struct
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from whisper_files import SIZES, TOKENS, whisper_bytes
 
 from hightide import HightideError, InputError, ProgramError, UnsupportedError
-from hightide.formats.whisper_ggml import WhisperSizes, is_whisper, read_whisper
+from hightide.formats.whisper_ggml import is_whisper, read_whisper
 from hightide.llm.tokenizer import Tokenizer
 from hightide.speech.whisper_export import export_whisper, spelled_tokens, write_tokenizer_json
 
-SIZES = WhisperSizes(1608 + 5, 10, 4, 2, 1, 8, 4, 2, 1, 3)
-TOKENS = [b"a", b"b", b" ", b"ab", "é".encode()]
 BIAS = np.array([[1.5], [-2.0]], np.float32)
 WEIGHT = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-
-
-def tensor(name: str, array: np.ndarray, kind: int) -> bytes:
-    data = array.astype("<f2" if kind == 1 else "<f4").tobytes()
-    dims = struct.pack(f"<{array.ndim}i", *array.shape[::-1])
-    return struct.pack("<3i", array.ndim, len(name), kind) + dims + name.encode() + data
-
-
-def whisper(tokens: list[bytes] = TOKENS, kind: int = 1) -> bytes:
-    head = b"lmgg" + struct.pack("<11i", *astuple(SIZES), 1) + struct.pack("<2i", 3, 2) + bytes(4 * 6)
-    words = struct.pack("<i", len(tokens)) + b"".join(struct.pack("<i", len(t)) + t for t in tokens)
-    return head + words + tensor("encoder.conv1.weight", WEIGHT, kind) + tensor("encoder.conv1.bias", BIAS, 0)
+TENSORS = {"encoder.conv1.weight": WEIGHT, "encoder.conv1.bias": BIAS}
 
 
 def test_sizes_tokens_and_tensors_are_read(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
-    path.write_bytes(whisper())
+    path.write_bytes(whisper_bytes(TENSORS))
     file = read_whisper(path)
     assert is_whisper(path) and file.sizes == SIZES and file.tokens == TOKENS
     assert list(file.tensors) == ["encoder.conv1.weight", "encoder.conv1.bias"]
@@ -46,7 +32,7 @@ def test_sizes_tokens_and_tensors_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tokens", [TOKENS, [*TOKENS, b"<|endoftext|>"]], ids=["without its end", "with it"])
 def test_the_tokenizer_has_the_special_tokens_behind_the_others(tmp_path: Path, tokens: list[bytes]) -> None:
-    (tmp_path / "model.bin").write_bytes(whisper(tokens))
+    (tmp_path / "model.bin").write_bytes(whisper_bytes(TENSORS, tokens))
     spelled = spelled_tokens(read_whisper(tmp_path / "model.bin"))
     assert len(spelled) == SIZES.vocabulary and spelled.index("<|endoftext|>") == 5
     write_tokenizer_json(spelled, tmp_path / "tokenizer.json")
@@ -57,7 +43,7 @@ def test_the_tokenizer_has_the_special_tokens_behind_the_others(tmp_path: Path, 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
-    path.write_bytes(whisper(kind=8))
+    path.write_bytes(whisper_bytes(TENSORS, kind=8))
     with pytest.raises(UnsupportedError, match=r"encoder.conv1.weight is of ggml type 8; only f32 and f16"):
         read_whisper(path)
     path.write_bytes(b"GGUF" + bytes(100))
@@ -68,7 +54,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_knows_such_a_file(hightide: Any, tmp_path: Path) -> None:
-    (tmp_path / "model.bin").write_bytes(whisper())
+    (tmp_path / "model.bin").write_bytes(whisper_bytes(TENSORS))
     code, out, err = hightide("export", tmp_path / "model.bin", tmp_path / "out.pte", "--context", 64)
     assert code == 1 and not out and "a Whisper model is exported as it is, with no option but --metadata" in err
     code, out, err = hightide("export", tmp_path / "model.bin", tmp_path / "out.pte")
@@ -77,7 +63,7 @@ def test_the_command_knows_such_a_file(hightide: Any, tmp_path: Path) -> None:
 
 
 def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
-    rng, whole, path = np.random.default_rng(0), whisper(), tmp_path / "model.bin"
+    rng, whole, path = np.random.default_rng(0), whisper_bytes(TENSORS), tmp_path / "model.bin"
     for _ in range(300):
         data = bytearray(whole[: rng.integers(1, len(whole) + 1)])
         for at in rng.integers(0, len(data), 2):
