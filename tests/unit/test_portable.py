@@ -53,6 +53,13 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("executorch_prim.mod.Scalar", (-7, 2), -1),
     ("executorch_prim.et_copy_index.tensor", (np.zeros((4, 2)), np.array([1, 2]), 1), [[0, 0], [1, 2]]),
 ]
+CUBE = np.arange(8.0).reshape(1, 1, 2, 2, 2)
+PLACES = np.array([[-1, -1, -1], [0, 0, 0], [1, -1, 1], [3, 0.5, -1]]).reshape(1, 4, 1, 1, 3)  # x, y, z
+CASES += [  # the corners of a cube, its middle, and a place beyond it
+    ("aten.grid_sampler_3d.default", (CUBE, PLACES, 0, 1, True), np.reshape([0, 3.5, 5, 2.5], (1, 1, 4, 1, 1))),
+    ("aten.grid_sampler_3d.default", (CUBE, PLACES, 1, 0, True), np.reshape([0, 0, 5, 0], (1, 1, 4, 1, 1))),
+    ("aten.grid_sampler_3d.default", (CUBE, PLACES, 0, 0, False), np.reshape([0, 3.5, 0.625, 0], (1, 1, 4, 1, 1))),
+]
 
 
 @pytest.mark.parametrize(("name", "args", "want"), CASES, ids=[case[0] for case in CASES])

@@ -19,6 +19,7 @@ from hightide.errors import InputError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Int, LiveInt, Op, Tensor, op
 from hightide.ops.portable import convolution_gradient
+from hightide.ops.resample.resample import sampled
 
 Array: TypeAlias = np.ndarray
 Reference: TypeAlias = Callable[..., Any]
@@ -80,7 +81,14 @@ VALUE_SIZED: dict[str, Reference] = {
     "aten.repeat_interleave.Tensor": _repeat_interleave,
 }
 
-# ---- algebra
+# ---- volumes and matrices
+
+
+def _grid_sampler_3d(x: Array, grid: Array, mode: int, padding: int, align_corners: bool) -> Array:
+    """The volume at places that a grid [N, D, H, W, (x, y, z)] gives, from -1 to 1 over the volume."""
+    if x.ndim != 5 or grid.ndim != 5 or grid.shape[-1] != 3 or len(grid) != len(x):
+        raise InputError(f"a grid of {list(grid.shape)} for volumes of {list(x.shape)}: it must be [N, D, H, W, 3]")
+    return sampled(x, grid, mode, padding, align_corners)
 
 
 def _svd(x: Array, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None) -> Any:
@@ -94,7 +102,10 @@ def _svd(x: Array, full_matrices: bool = False, compute_uv: bool = True, driver:
         raise InputError(f"a matrix without singular values: {error}") from None
 
 
-ALGEBRA: dict[str, Reference] = {"aten._linalg_svd.default": _svd}
+ARRAYS: dict[str, Reference] = {
+    "aten.grid_sampler_3d.default": _grid_sampler_3d,
+    "aten._linalg_svd.default": _svd,
+}
 
 # ---- training
 
@@ -118,5 +129,5 @@ NUMBERS: dict[str, Reference] = {
     "executorch_prim.et_copy_index.tensor": lambda to, source, index: np.concatenate([to[:index], source[None]]),
 }
 
-for _name, _reference in {**VALUE_SIZED, **ALGEBRA, **GRADIENTS, **NUMBERS}.items():
+for _name, _reference in {**VALUE_SIZED, **ARRAYS, **GRADIENTS, **NUMBERS}.items():
     register(_name, _reference)

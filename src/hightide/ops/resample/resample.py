@@ -219,17 +219,25 @@ class GridSampler(Op):
 
     @staticmethod
     def reference(x: np.ndarray, grid: np.ndarray, mode: int, padding: int, align_corners: bool) -> np.ndarray:
-        if mode not in (0, 1, 2):
-            raise UnsupportedError(f"interpolation mode {mode} has no reference")
-        places = []
-        for at, n in ((grid[..., 1], x.shape[2]), (grid[..., 0], x.shape[3])):
-            place = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
-            places.append(place if mode == 2 else _padded(place, n, padding, align_corners))
         if mode == 2:
-            return _mix_cubic(x, places[0], places[1], padding, align_corners)
-        if mode == 1:
-            return _pixels(x, *(np.round(p) for p in places))
-        return _mix(x, *places)
+            rows, columns = _grid_places(x, grid, align_corners)
+            return _mix_cubic(x, rows, columns, padding, align_corners)
+        return sampled(x, grid, mode, padding, align_corners)
+
+
+def sampled(x: np.ndarray, grid: np.ndarray, mode: int, padding: int, align_corners: bool) -> np.ndarray:
+    """x [N, C, (D,) H, W] between pixels, or at the nearest, at the places of a grid [N, .., (x, y(, z))]."""
+    if mode not in (0, 1):
+        raise UnsupportedError(f"interpolation mode {mode} has no reference")
+    places = zip(_grid_places(x, grid, align_corners), x.shape[2:], strict=True)
+    inside = [_padded(place, n, padding, align_corners) for place, n in places]
+    return _pixels(x, *(np.round(p) for p in inside)) if mode else _mix(x, *inside)
+
+
+def _grid_places(x: np.ndarray, grid: np.ndarray, corners: bool) -> list[np.ndarray]:
+    """Of each dim of an image the places in pixels; a grid has them from -1 to 1, the last dim's first."""
+    at = zip(np.moveaxis(grid, -1, 0)[::-1], x.shape[2:], strict=True)
+    return [(p + 1) / 2 * (n - 1) if corners else ((p + 1) * n - 1) / 2 for p, n in at]
 
 
 @cache
@@ -267,22 +275,24 @@ def _padded(place: np.ndarray, size: int, padding: int, corners: bool) -> np.nda
     return np.clip(place, 0, size - 1) if padding else place
 
 
-def _pixels(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """x at whole places [N, H, W], zero where there is no pixel."""
-    height, width = x.shape[-2:]
-    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-    row, column = (np.where(inside, p, 0).astype(int)[:, None] for p in (rows, columns))
-    batch, channel = np.arange(len(x))[:, None, None, None], np.arange(x.shape[1])[:, None, None]
-    return np.where(inside[:, None], x[batch, channel, row, column], 0).astype(x.dtype)
+def _pixels(x: np.ndarray, *places: np.ndarray) -> np.ndarray:
+    """x [N, C, ..] at whole places, an array [N, ..] for each dim, and zero where there is no pixel."""
+    inside = np.all([(p >= 0) & (p < n) for p, n in zip(places, x.shape[2:], strict=True)], axis=0)
+    batch, channel = np.ogrid[: x.shape[0], : x.shape[1]]
+    ones = (1,) * len(places)
+    at: tuple[Any, ...] = (batch.reshape(-1, 1, *ones), channel.reshape(-1, *ones))
+    at += tuple(np.where(inside, p, 0).astype(int)[:, None] for p in places)
+    return np.where(inside[:, None], x[at], 0).astype(x.dtype)
 
 
-def _mix(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """x between the four pixels around each place [N, H, W]."""
-    top, left = np.floor(rows), np.floor(columns)
-    down, right = (rows - top)[:, None], (columns - left)[:, None]
-    above = (1 - right) * _pixels(x, top, left) + right * _pixels(x, top, left + 1)
-    below = (1 - right) * _pixels(x, top + 1, left) + right * _pixels(x, top + 1, left + 1)
-    return ((1 - down) * above + down * below).astype(x.dtype)
+def _mix(x: np.ndarray, *places: np.ndarray) -> np.ndarray:
+    """x between the pixels around each place."""
+    first = [np.floor(p) for p in places]
+    result: Any = 0
+    for corner in np.ndindex((2,) * len(places)):
+        near = [(p - f if c else f + 1 - p)[:, None] for p, f, c in zip(places, first, corner, strict=True)]
+        result = result + math.prod(near) * _pixels(x, *(f + c for f, c in zip(first, corner, strict=True)))
+    return result.astype(x.dtype)
 
 
 def _mix_cubic(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, padding: int, corners: bool) -> np.ndarray:
