@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from schedules import INDEX, PROGRAMS
 
 import hightide as package
-from hightide.errors import ExportError, HightideError, InputError, UnsupportedError
+from hightide.errors import ExportError, HightideError, InputError, ProgramError, UnsupportedError
+from hightide.exporter import exporting
 from hightide.formats.instructions import KernelCall
 from hightide.pte.program import load
 from hightide.tools.export.check_inputs import check_levels, level_name, random_like
@@ -267,6 +270,20 @@ def test_an_error_names_its_stage_and_keeps_the_exporters_message() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:method forward runs outside")
+def test_files_are_exported_quietly_and_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with exporting():
+        warnings.warn("will be removed in a future release", stacklevel=1)
+        logging.getLogger().warning("Found 1 subgraphs")
+        print("compiling")
+    assert capsys.readouterr() == ("", "compiling\n")
+    with pytest.raises(ProgramError, match=r"^ExecuTorch's exporter failed: no partition today$"), exporting():
+        raise AssertionError("no partition today\nand a long tail")
+    with pytest.raises(ProgramError, match=r"^ExecuTorch's exporter failed: AssertionError$"), exporting():
+        raise AssertionError
+    with pytest.raises(InputError, match=r"^ours$"), exporting():
+        raise InputError("ours")
+
+
 @pytest.mark.parametrize("name", INDEX)
 def test_every_op_of_a_program_has_its_place(name: str) -> None:
     """And a reason, if that is the host."""
