@@ -131,6 +131,13 @@ def is_right(found: list[float], rounded: bool) -> bool:
     return max(found) <= (ROUNDED if rounded else TOLERANCE) and median(found) <= TOLERANCE
 
 
+def is_expected(entry: Mapping[str, Any], found: Mapping[bool, list[float] | str]) -> bool:
+    """Whether a program is right whole and split, or refused both ways as its entry of the index says."""
+    if "refused" in entry:
+        return all(isinstance(each, str) and entry["refused"] in each for each in found.values())
+    return all(not isinstance(each, str) and is_right(each, entry["rounded"]) for each in found.values())
+
+
 def _error(got: np.ndarray, want: np.ndarray) -> float:
     """As `error_of_range`; tokens that a vocabulary is without have logits of -inf on both sides."""
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -164,7 +171,7 @@ def page(folder: Path, results: Mapping[str, Mapping[bool, list[float] | str]]) 
     rows, right = [], 0
     for name, known_here in known.items():
         entry, by_form = index[name], results[name]
-        right += all(not isinstance(found, str) and is_right(found, entry["rounded"]) for found in by_form.values())
+        right += is_expected(entry, by_form)
         cells = [name + "\\*" * entry["rounded"], entry["about"], BACKENDS[entry["backend"]]]
         cells += [known_here.live, known_here.split, known_here.graphs, known_here.dispatches, known_here.host]
         rows.append(_row(*cells, *(_cell(by_form[whole]) for whole in (True, False))))

@@ -43,6 +43,7 @@ GROUPS = dict(dim=64, hidden_dim=96)  # two and three groups of 32: the exporter
 GATES = dict(use_residual_gate=True, use_ffn_learnable_scales=True)
 EXPERTS = dict(**TINY, moe=True, num_experts=4, num_activated_experts=2)
 SIGMOID = dict(moe_score_func="sigmoid", moe_route_scale=2.5, moe_use_expert_bias=True, moe_shared_expert_hidden_dim=32)
+STATES_LOST = "the file does not say"
 EVERY_THIRD = dict(enumerate(range(0, 48, 3)))  # token of the pruned vocabulary -> its old number
 
 
@@ -56,6 +57,7 @@ class Llama:
     tokens: int = 0  # how many it knows, if that is not all of the vocabulary
     least: int = 1  # the least S
     rounded: bool = False  # activations or keys are rounded to 8 bits: where one is halfway, its last bit decides
+    refused: str = ""  # what hightide says to a file that has lost something of the model
 
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}
@@ -162,9 +164,9 @@ LLAMAS: dict[str, Llama] = {
     "int8_weights_portable": Llama("8-bit weights", f"{KV} -qmode int8"),
     "embedding_2bit": Llama("a 2-bit embedding", f"-V {KV} -E 2,32"),
     # ---- other layers than attention
-    "qwen3_5": Llama("two gated delta rules to one attention", f"-V {KV}", QWEN3_5),
+    "qwen3_5": Llama("two gated delta rules to one attention", f"-V {KV}", QWEN3_5, refused=STATES_LOST),
     "qwen3_5_xnnpack": Llama("the same", f"-X {KV}", QWEN3_5),
     "qwen3_5_portable": Llama("the same", KV, QWEN3_5),
-    "lfm2": Llama("short convolutions around one attention", f"-V {KV}", LFM2),
+    "lfm2": Llama("short convolutions around one attention", f"-V {KV}", LFM2, refused=STATES_LOST),
     "lfm2_xnnpack": Llama("the same", f"-X {KV}", LFM2),
 }

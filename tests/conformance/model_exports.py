@@ -70,6 +70,7 @@ def made(name: str, folder: Path) -> dict[str, Any]:
     if name in LLAMAS:
         case = LLAMAS[name]
         about = dict(about=case.about, switches=case.switches, rounded=case.rounded, backend=_llama_backend(case))
+        about |= {"refused": case.refused} if case.refused else {}
     else:
         module = MODULES[name]
         backend = module.backend if module.delegate else "portable"
