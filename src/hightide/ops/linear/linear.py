@@ -10,7 +10,7 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
-from hightide.ops.blocks.dispatch import NIBBLES, block_linear
+from hightide.ops.blocks.dispatch import BLOCK, NIBBLES, block_linear
 from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
@@ -18,7 +18,7 @@ from hightide.ops.cost import product_flops
 from hightide.ops.linear.epilogue import Epilogue, Norm, Product, finished, store_apart
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
-from hightide.ops.linear.routes import operand, without_norm
+from hightide.ops.linear.routes import floats_in_blocks, operand, without_norm
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 from hightide.ops.norm.norm import check_weight, rms_normed
 from hightide.ops.rows import rows_alike
@@ -118,7 +118,7 @@ class AtenLinear(Op):
         x, parts = self.x, parts_of(self.weight)
         epilogue = Epilogue(self.bias, self.residual, self.activation)
         product = Product(x, x.rows, x.width, epilogue, out, out.width, _norm(self.norm, self.eps))
-        if parts[0].dtype in BLOCK_TYPES:
+        if parts[0].dtype in BLOCK_TYPES or (x.width and x.width % BLOCK == 0 and floats_in_blocks(ctx, x.rows)):
             route = block_linear
         elif x.width and x.width % 4 == 0:
             route = _linear_vec4
