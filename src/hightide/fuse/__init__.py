@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
+from hightide.fuse.attention_rows import attention_rows
 from hightide.fuse.constants import constants
 from hightide.fuse.linears import gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm, linear_of_norm
@@ -29,6 +30,7 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "plain_views": plain_views,
     "plain_attention": plain_attention,
     "permutes": permutes,
+    "attention_rows": attention_rows,
     "select_early": select_early,
     "attention": attention,
     "gated": gated,
