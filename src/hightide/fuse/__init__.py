@@ -14,7 +14,7 @@ from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
 from hightide.fuse.attention_rows import attention_rows
 from hightide.fuse.constants import constants
-from hightide.fuse.linears import gated, plain_views, residual, unflatten
+from hightide.fuse.linears import activated, gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm, linear_of_norm
 from hightide.fuse.permutes import permutes
 from hightide.fuse.plain_attention import plain_attention
@@ -34,6 +34,7 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "select_early": select_early,
     "attention": attention,
     "gated": gated,
+    "activated": activated,
     "residual": residual,
     "add_norm": add_norm,
     "linear_of_norm": linear_of_norm,

@@ -1,4 +1,4 @@
-"""Passes around linears: gate and up in one with their activation, the residual added as they write."""
+"""Passes around linears: gate and up in one with their activation, an activation or a residual as they write."""
 
 from __future__ import annotations
 
@@ -79,8 +79,7 @@ def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCa
         if made.name == "aten.silu.default":
             found.append(("silu", made.args["a"], up, [made]))
         elif made.name == "aten.gelu.default":
-            tanh = r.option(made, "approximate") == "tanh"
-            found.append(("gelu_tanh" if tanh else "gelu", made.args["a"], up, [made]))
+            found.append((_gelu(r, made), made.args["a"], up, [made]))
         elif made.name == "aten.mul.Tensor":  # exporters take silu apart: gate * sigmoid(gate)
             for gate, gain in either_way(made):
                 sigmoid = r.maker(gain)
@@ -114,6 +113,21 @@ def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[LinearForm, list[OpCa
     return None if joined is None else (joined, [*makers, *gate_views, *up_views])
 
 
+def activated(r: Rewriter) -> None:
+    """gelu(linear(h)), or silu: where the linear writes."""
+    for call in r.calls("aten.gelu.default", "aten.silu.default"):
+        maker = r.maker(call.args["a"])
+        linear = read_linear(r, maker)
+        if maker is None or linear is None or linear.activation or linear.residual is not None:
+            continue
+        name = "silu" if call.name == "aten.silu.default" else _gelu(r, call)
+        r.replace([maker, call], [replace(linear, activation=name, gated=False).call(r, call.out)])
+
+
+def _gelu(r: Rewriter, call: OpCall) -> str:
+    return "gelu_tanh" if r.option(call, "approximate") == "tanh" else "gelu"
+
+
 def residual(r: Rewriter) -> None:
     """x + linear(h): added where the linear writes."""
     for call in r.calls("aten.add.Tensor"):
@@ -125,10 +139,31 @@ def residual(r: Rewriter) -> None:
             linear = read_linear(r, maker)
             if not r.is_tensor(other) or not r.is_tensor(side):
                 continue
-            dims = {r.live_dims(id) for id in (made, side, other, call.out)}
+            dims = {r.live_dims(id) for id in (side, other, call.out)}
             dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
             if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
                 continue
-            added = replace(linear, residual=other)
-            if r.replace([maker, *views, call], [added.call(r, call.out)]):
+            if r.live_dims(made) in dims:
+                fused = [replace(linear, residual=other).call(r, call.out)]
+            elif len(views) == 1 and "sizes" in views[0].args and _is_matrix_of(r, made, other):
+                fused = _by_matrix(r, linear, made, views[0].args["sizes"], other, call.out)
+            else:
+                continue
+            if r.replace([maker, *views, call], fused):
                 break
+
+
+def _is_matrix_of(r: Rewriter, made: int, other: int) -> bool:
+    """Whether a tensor is a matrix of the rows of another."""
+    return len(r.tensor(made).dims) == 2 and r.live_dims(made)[-1] == r.live_dims(other)[-1]
+
+
+def _by_matrix(r: Rewriter, linear: LinearForm, made: int, sizes: int, other: int, out: int) -> list[OpCall]:
+    """A linear whose result is a matrix that is viewed as `sizes`, and a residual of these dims."""
+    matrix = r.tensor(made)
+    rows, total = (r.new_tensor(matrix.dims, matrix.dtype) for _ in range(2))
+    return [
+        OpCall(0, VIEW, {"x": other, "sizes": r.new_literal((-1, matrix.dims[-1]))}, rows),
+        replace(linear, residual=rows).call(r, total),
+        OpCall(0, VIEW, {"x": total, "sizes": sizes}, out),
+    ]

@@ -41,6 +41,11 @@ CASES = [
         (In((1, "S", 64)), *q4_weight(72, 64, 32, bias=True), None, "silu", floats(64), 1e-5),
     ),
     Case(
+        "q4_not_gated",
+        "hightide.linear_q4.default",
+        (In((1, "S", 64)), *q4_weight(9, 64, 32, bias=True), None, "gelu_tanh", None, 0.0, False),
+    ),
+    Case(
         "q4_odd_norm",
         "hightide.linear_q4.default",
         (In(("S", 20)), *q4_weight(5, 20, 4), In(("S", 5)), "", floats(20), 1e-5),
@@ -52,6 +57,16 @@ CASES = [
         "linear_gelu",
         "hightide.linear.default",
         (In((1, "S", 32)), floats(10, 32), floats(10), In((1, "S", 5)), "gelu"),
+    ),
+    Case(
+        "linear_not_gated",
+        "hightide.linear.default",
+        (In((1, "S", 32)), floats(10, 32), floats(10), In((1, "S", 10)), "gelu", None, 0.0, False),
+    ),
+    Case(
+        "linear_odd_not_gated",
+        "hightide.linear.default",
+        (In(("S", 9)), floats(6, 9), floats(6), None, "silu", None, 0.0, False),
     ),
     Case("linear_odd_silu", "hightide.linear.default", (In(("S", 9)), floats(6, 9), floats(6), In(("S", 3)), "silu")),
     Case(

@@ -28,7 +28,7 @@ from hightide.ops.rows import rows_alike
 class LinearQ4(Op):
     """x @ dequantised(weight).T + bias, with an epilogue.
 
-    weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation the
+    weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation that is `gated` the
     weight's rows are those of the gate, then as many of `up`: the output has N/2 columns.
     """
 
@@ -41,18 +41,19 @@ class LinearQ4(Op):
     activation: str = ""
     norm: Tensor | None = None  # the weight of an RMS norm: x is normed first
     eps: float = 0.0
+    gated: bool = True
 
     def outputs(self, ctx: Context) -> list[Dims]:
         if self.norm is not None:
             check_weight(self.x, self.norm)
         product = Q4Weight(self.weight, self.scales, self.group).product_dims(self.x)
-        return Epilogue(self.bias, self.residual, self.activation).check(product, padded=True)
+        return Epilogue(self.bias, self.residual, self.activation, self.gated).check(product, padded=True)
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, (self.weight,), dispatch)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        x, epilogue = self.x, Epilogue(self.bias, self.residual, self.activation)
+        x, epilogue = self.x, Epilogue(self.bias, self.residual, self.activation, self.gated)
         product = Product(x, x.rows, x.width, epilogue, out, out.width, _norm(self.norm, self.eps))
         return Q4Weight(self.weight, self.scales, self.group).dispatch(ctx, product)
 
@@ -72,9 +73,10 @@ class LinearQ4(Op):
         activation: str,
         norm: np.ndarray | None = None,
         eps: float = 0.0,
+        gated: bool = True,
     ) -> np.ndarray:
         product = q4_reference(_normed(x, norm, eps), weight, scales, group)
-        return finished(product, bias, residual, activation)
+        return finished(product, bias, residual, activation, gated)
 
 
 Array: TypeAlias = np.ndarray | None
@@ -99,6 +101,7 @@ class AtenLinear(Op):
     activation: str = ""
     norm: Tensor | None = None
     eps: float = 0.0
+    gated: bool = True
 
     def outputs(self, ctx: Context) -> list[Dims]:
         x, parts = self.x, parts_of(self.weight)
@@ -107,7 +110,7 @@ class AtenLinear(Op):
         if self.norm is not None:
             check_weight(x, self.norm)
         product = (*x.dims[:-1], sum(part.dims[0] for part in parts))
-        return Epilogue(self.bias, self.residual, self.activation).check(product)
+        return Epilogue(self.bias, self.residual, self.activation, self.gated).check(product)
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, parts_of(self.weight), dispatch)
@@ -116,7 +119,7 @@ class AtenLinear(Op):
         if not out.numel:
             return
         x, parts = self.x, parts_of(self.weight)
-        epilogue = Epilogue(self.bias, self.residual, self.activation)
+        epilogue = Epilogue(self.bias, self.residual, self.activation, self.gated)
         product = Product(x, x.rows, x.width, epilogue, out, out.width, _norm(self.norm, self.eps))
         if parts[0].dtype in BLOCK_TYPES or (x.width and x.width % BLOCK == 0 and floats_in_blocks(ctx, x.rows)):
             route = block_linear
@@ -126,7 +129,7 @@ class AtenLinear(Op):
             route = _linear_odd
         product = yield from without_norm(ctx, product, by_blocks=route is block_linear)
         odd_epilogue = route is _linear_odd and (self.residual is not None or self.activation)
-        if not odd_epilogue and not (self.activation and len(parts) > 1):
+        if not odd_epilogue and not (epilogue.sides == 2 and len(parts) > 1):
             yield from route(ctx, parts, product)
             return
         # The product first, then its epilogue: gates and ups lie in different parts, or rows have an odd length.
@@ -140,16 +143,24 @@ class AtenLinear(Op):
         arrays = weight if isinstance(weight, tuple) else (weight,)
         xs = (operand(choices, x, nibbles=part.dtype in NIBBLES) for part in parts_of(self.weight))
         product = np.concatenate([x @ array.T for x, array in zip(xs, arrays, strict=True)], axis=-1)
-        return finished(product, arguments.get("bias"), arguments.get("residual"), arguments.get("activation", ""))
+        ends = (arguments.get("bias"), arguments.get("residual"), arguments.get("activation", ""))
+        return finished(product, *ends, arguments.get("gated", True))
 
     @staticmethod
     def reference(
-        x: np.ndarray, weight: Any, bias: Array, residual: Array, activation: str, norm: Array = None, eps: float = 0.0
+        x: np.ndarray,
+        weight: Any,
+        bias: Array,
+        residual: Array,
+        activation: str,
+        norm: Array = None,
+        eps: float = 0.0,
+        gated: bool = True,
     ) -> np.ndarray:
         x = _normed(x, norm, eps)
         parts = weight if isinstance(weight, tuple) else (weight,)
         product = np.concatenate([x @ part.T for part in parts], axis=-1)
-        return finished(product, bias, residual, activation)
+        return finished(product, bias, residual, activation, gated)
 
 
 def _norm(weight: Tensor | None, eps: float) -> Norm | None:
