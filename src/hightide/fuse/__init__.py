@@ -21,10 +21,12 @@ from hightide.fuse.plain_attention import plain_attention
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
+from hightide.fuse.shared_weights import shared_weights
 from hightide.graph.graph import Graph
 
 PASSES: dict[str, Callable[[Rewriter], None]] = {
     "constants": constants,
+    "shared_weights": shared_weights,
     "same_calls": same_calls,
     "unflatten": unflatten,
     "plain_views": plain_views,
