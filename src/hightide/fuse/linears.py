@@ -116,12 +116,19 @@ def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[LinearForm, list[OpCa
 def activated(r: Rewriter) -> None:
     """gelu(linear(h)), or silu: where the linear writes."""
     for call in r.calls("aten.gelu.default", "aten.silu.default"):
-        maker = r.maker(call.args["a"])
+        made, views = r.behind_views(call.args["a"])
+        maker = r.maker(made)
         linear = read_linear(r, maker)
         if maker is None or linear is None or linear.activation or linear.residual is not None:
             continue
         name = "silu" if call.name == "aten.silu.default" else _gelu(r, call)
-        r.replace([maker, call], [replace(linear, activation=name, gated=False).call(r, call.out)])
+        fused = replace(linear, activation=name, gated=False)
+        if not views:
+            r.replace([maker, call], [fused.call(r, call.out)])
+        elif len(views) == 1 and "sizes" in views[0].args:
+            out = r.new_tensor(r.tensor(made).dims, r.tensor(made).dtype)
+            view = replace(views[0], args={**views[0].args, "x": out}, out=call.out)
+            r.replace([maker, *views, call], [fused.call(r, out), view])
 
 
 def _gelu(r: Rewriter, call: OpCall) -> str:
@@ -139,31 +146,44 @@ def residual(r: Rewriter) -> None:
             linear = read_linear(r, maker)
             if not r.is_tensor(other) or not r.is_tensor(side):
                 continue
-            dims = {r.live_dims(id) for id in (side, other, call.out)}
             dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
-            if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
+            if maker is None or linear is None or linear.residual is not None or len(dtypes) > 1:
                 continue
-            if r.live_dims(made) in dims:
+            if len({r.live_dims(id) for id in (made, side, other, call.out)}) == 1:
                 fused = [replace(linear, residual=other).call(r, call.out)]
-            elif len(views) == 1 and "sizes" in views[0].args and _is_matrix_of(r, made, other):
-                fused = _by_matrix(r, linear, made, views[0].args["sizes"], other, call.out)
+            elif linear.group is None and _one_list_of_rows(r, made, side, other, call.out):
+                fused = _by_rows(r, linear, made, side, other, call.out)
             else:
                 continue
             if r.replace([maker, *views, call], fused):
                 break
 
 
-def _is_matrix_of(r: Rewriter, made: int, other: int) -> bool:
-    """Whether a tensor is a matrix of the rows of another."""
-    return len(r.tensor(made).dims) == 2 and r.live_dims(made)[-1] == r.live_dims(other)[-1]
+def _one_list_of_rows(r: Rewriter, made: int, side: int, other: int, out: int) -> bool:
+    """Whether these are [1, ..., rows, 1, ..., N], all but `made` with rows at the same place: as many, or one for all."""
+    widths = {r.live_dims(id)[-1:] for id in (made, side, other)}
+    places = _row_axes(r, side) | _row_axes(r, other)
+    same = len({r.tensor(id).dims for id in (side, other, out)}) == 1 and widths == {r.tensor(made).dims[-1:]}
+    return same and len(places) < 2 and len(_row_axes(r, made)) < 2
 
 
-def _by_matrix(r: Rewriter, linear: LinearForm, made: int, sizes: int, other: int, out: int) -> list[OpCall]:
-    """A linear whose result is a matrix that is viewed as `sizes`, and a residual of these dims."""
-    matrix = r.tensor(made)
-    rows, total = (r.new_tensor(matrix.dims, matrix.dtype) for _ in range(2))
+def _row_axes(r: Rewriter, id: int) -> set[int]:
+    return {axis for axis, size in enumerate(r.live_dims(id)[:-1]) if size != 1}
+
+
+def _by_rows(r: Rewriter, linear: LinearForm, made: int, side: int, other: int, out: int) -> list[OpCall]:
+    """A linear and a residual that have other dims, or may have, but each one list of rows."""
+    value = r.tensor(made)
+    residual, total = (r.new_tensor(value.dims, value.dtype) for _ in range(2))
     return [
-        OpCall(0, VIEW, {"x": other, "sizes": r.new_literal((-1, matrix.dims[-1]))}, rows),
-        replace(linear, residual=rows).call(r, total),
-        OpCall(0, VIEW, {"x": total, "sizes": sizes}, out),
+        OpCall(0, VIEW, {"x": other, "sizes": _rows_at(r, made, _row_axes(r, made))}, residual),
+        replace(linear, residual=residual).call(r, total),
+        OpCall(0, VIEW, {"x": total, "sizes": _rows_at(r, out, _row_axes(r, side) | _row_axes(r, other))}, out),
     ]
+
+
+def _rows_at(r: Rewriter, id: int, axes: set[int]) -> int:
+    """The sizes of a view with the dims of a tensor, however many rows there are at the one axis."""
+    *before, width = r.tensor(id).dims
+    at = next(iter(axes), 0)
+    return r.new_literal((*(-1 if axis == at else 1 for axis in range(len(before))), width))

@@ -68,6 +68,16 @@ CASES = [
         "hightide.linear.default",
         (In(("S", 9)), floats(6, 9), floats(6), None, "silu", None, 0.0, False),
     ),
+    Case(
+        "linear_one_row_added",
+        "hightide.linear.default",
+        (In((1, "S", 32)), floats(10, 32), floats(10), floats(1, 1, 10), "gelu", None, 0.0, False),
+    ),
+    Case(
+        "linear_of_one_row",
+        "hightide.linear.default",
+        (In((1, 1, 32)), floats(10, 32), None, In((1, "S", 10)), ""),
+    ),
     Case("linear_odd_silu", "hightide.linear.default", (In(("S", 9)), floats(6, 9), floats(6), In(("S", 3)), "silu")),
     Case(
         "linear_parts",

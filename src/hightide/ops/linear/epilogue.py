@@ -16,6 +16,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Dispatch, Scratch, Tensor, ceil_div, kernel
+from hightide.ops.elementwise.template import broadcast
 from hightide.wgsl.preprocessor import Constant
 
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu")
@@ -42,10 +43,14 @@ class Epilogue:
     def constants(self) -> dict[str, Constant]:
         """Of epilogue.wgsl."""
         given = {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None}
-        return {**given, "ACTIVATION": self.activation, "GATED": self.sides == 2}
+        return {**given, "ACTIVATION": self.activation, "GATED": self.sides == 2, "APART": False}
 
-    def check(self, dims: Dims, padded: bool = False) -> list[Dims]:
-        """The dims of the output for a product of these dims; a padded bias may be longer than it."""
+    def check(self, dims: Dims, padded: bool = False, spread: bool = False) -> list[Dims]:
+        """The dims of the output for a product of these dims.
+
+        A padded bias may be longer than it. With `spread`, one row of a residual may be for many of the product, or one
+        row of the product for many of a residual.
+        """
         n = dims[-1]
         if self.activation and (self.activation not in ACTIVATIONS or n % self.sides):
             raise UnsupportedError(f"an activation {self.activation!r} over {n} columns has no kernel")
@@ -53,9 +58,12 @@ class Epilogue:
         if bias is not None and (bias.rank != 1 or bias.width < n or (bias.width > n and not padded)):
             raise InputError(f"a bias of {list(bias.dims)} does not fit {n} columns")
         out = (*dims[:-1], n // self.sides)
-        if self.residual is not None and self.residual.dims != out:
+        if self.residual is None or self.residual.dims == out:
+            return [out]
+        rows = {axis for x in (out, self.residual.dims) for axis, size in enumerate(x[:-1]) if size != 1}
+        if not spread or len(rows) > 1 or self.residual.rank != len(out) or self.residual.width != out[-1]:
             raise InputError(f"a residual of {list(self.residual.dims)} does not fit an output of {list(out)}")
-        return [out]
+        return [broadcast(out, self.residual.dims)]
 
 
 class Norm(NamedTuple):
@@ -88,10 +96,14 @@ class Product:
         return given
 
 
-def store_apart(product: Product, plain: Scratch, n: int) -> Dispatch:
-    """The epilogue as a dispatch of its own, where the plain product of `n` columns is in memory."""
-    return kernel("linear/epilogue_apart.wgsl", **product.epilogue.constants).over(
-        ceil_div(product.rows * product.width, 64), product=plain, rows=product.rows, **product.stored(n)
+def store_apart(product: Product, plain: Scratch, n: int, rows: int) -> Dispatch:
+    """The epilogue as a dispatch of its own, for `rows` of output, where the plain product of `n` columns is in memory."""
+    strides = {"product_row": n if product.rows == rows else 0}
+    if product.epilogue.residual is not None:
+        strides["residual_row"] = product.width if product.epilogue.residual.rows == rows else 0
+    constants = {**product.epilogue.constants, "APART": True}
+    return kernel("linear/epilogue_apart.wgsl", **constants).over(
+        ceil_div(rows * product.width, 64), product=plain, rows=rows, **strides, **product.stored(n)
     )
 
 

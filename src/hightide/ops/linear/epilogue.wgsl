@@ -1,10 +1,11 @@
 // How columns of the product become columns of the output: bias, an activation, a residual.
 // n: columns of this weight; first: where they start in the output, whose rows are out_width long.
 // BIAS, RESIDUAL: there is one. ACTIVATION: a function of activations.wgsl, or "". GATED: the weight holds the gate's
-// columns, then as many of `up`, and a thread computes a column of both sides.
+// columns, then as many of `up`, and a thread computes a column of both sides. APART: the residual may be one row, for all.
 #params n: u32, out_width: u32, first: u32
 #read bias: f32 if BIAS
 #read residual: f32 if RESIDUAL
+#params residual_row: u32 if RESIDUAL and APART
 #write out: f32
 #const SIDES = 2 if GATED else 1
 #if ACTIVATION
@@ -29,7 +30,7 @@ fn finish(row: u32, column: u32, total: f32, total_up: f32) {
     value *= up;
     #end
     #if RESIDUAL
-    value += load_residual(at);
+    value += load_residual(${"row * params.residual_row + column" if APART else "at"});
     #end
     store_out(at, value);
 }

@@ -110,7 +110,7 @@ class AtenLinear(Op):
         if self.norm is not None:
             check_weight(x, self.norm)
         product = (*x.dims[:-1], sum(part.dims[0] for part in parts))
-        return Epilogue(self.bias, self.residual, self.activation, self.gated).check(product)
+        return Epilogue(self.bias, self.residual, self.activation, self.gated).check(product, spread=True)
 
     def flops(self, dispatch: Dispatch) -> float:
         return product_flops(self.x, parts_of(self.weight), dispatch)
@@ -129,14 +129,16 @@ class AtenLinear(Op):
             route = _linear_odd
         product = yield from without_norm(ctx, product, by_blocks=route is block_linear)
         odd_epilogue = route is _linear_odd and (self.residual is not None or self.activation)
-        if not odd_epilogue and not (epilogue.sides == 2 and len(parts) > 1):
+        spread = self.residual is not None and self.residual.rows != x.rows
+        if not odd_epilogue and not spread and not (epilogue.sides == 2 and len(parts) > 1):
             yield from route(ctx, parts, product)
             return
-        # The product first, then its epilogue: gates and ups lie in different parts, or rows have an odd length.
+        # The product first, then its epilogue: gates and ups lie in different parts, rows have an odd length, or one row
+        # is for many.
         n = sum(part.dims[0] for part in parts)
         plain = ctx.scratch(x.rows * n * 4)
         yield from route(ctx, parts, replace(product, epilogue=Epilogue(), out=plain, width=n))
-        yield store_apart(product, plain, n)
+        yield store_apart(product, plain, n, out.rows)
 
     def evaluate_on(self, choices: Choices, arguments: Mapping[str, Any]) -> Any:
         x, weight = _normed(arguments["x"], arguments.get("norm"), self.eps), arguments["weight"]
