@@ -34,16 +34,17 @@ def shared_weights(r: Rewriter) -> None:
 
 def _weight(r: Rewriter, call: OpCall) -> int | None:
     """The constant [K, N] that is every matrix of the product's second operand."""
-    expand = _behind_view(r, call.args["y"])
-    if expand is None or expand.name not in EXPANDS:
+    y = call.args["y"]
+    expand = _behind_view(r, y)
+    if expand is None or expand.name not in EXPANDS or len(r.tensor(expand.out).dims) != 3:
         return None
     weight = expand.args["x"]
     value = r.tensor(weight)
     if value.constant is None or value.dtype != "float32" or value.stored or r.is_written(weight):
         return None
-    if len(value.dims) != 2 or 1 in value.dims or r.live_dims(call.args["y"])[1:] != value.dims:
-        return None  # a dim of 1 may have been expanded
-    return weight if len(r.tensor(expand.out).dims) == 3 else None
+    if len(value.dims) != 2 or 1 in value.dims:  # a dim of 1 may have been expanded
+        return None
+    return weight if y == expand.out or r.live_dims(y)[1:] == value.dims else None
 
 
 def _behind_view(r: Rewriter, id: int) -> OpCall | None:
