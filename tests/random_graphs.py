@@ -455,7 +455,9 @@ class RandomGraph:
         x, columns = self.choose(*fit), Size(self.choose(5, self.width))
         weight = self.constant(self.width, columns.number, scale=0.3)
         sizes = [self.symint(x.dims[0]), self.width, columns.number]
-        every = self.disturbed(Node(self.b.call("aten.expand_copy.default", weight, sizes), (x.dims[0], self.wide, columns)))
+        every = self.disturbed(
+            Node(self.b.call("aten.expand_copy.default", weight, sizes), (x.dims[0], self.wide, columns))
+        )
         made = Node(self.b.call("aten.bmm.default", x.value, every.value), (*x.dims[:2], columns))
         seen = self.viewed(self.disturbed(made), made.dims)
         return Node(self.b.call("aten.add.Tensor", seen.value, self.constant(columns.number)), seen.dims)

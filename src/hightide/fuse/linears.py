@@ -160,7 +160,10 @@ def residual(r: Rewriter) -> None:
 
 
 def _one_list_of_rows(r: Rewriter, made: int, side: int, other: int, out: int) -> bool:
-    """Whether these are [1, ..., rows, 1, ..., N], all but `made` with rows at the same place: as many, or one for all."""
+    """Whether these are [1, ..., rows, 1, ..., N], all but `made` with rows at the same place.
+
+    There are as many rows then, or one that is for all.
+    """
     widths = {r.live_dims(id)[-1:] for id in (made, side, other)}
     places = _row_axes(r, side) | _row_axes(r, other)
     same = len({r.tensor(id).dims for id in (side, other, out)}) == 1 and widths == {r.tensor(made).dims[-1:]}

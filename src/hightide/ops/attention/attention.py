@@ -340,7 +340,8 @@ class SdpaRows(Sdpa):
     def reference(
         q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None
     ) -> np.ndarray:
-        return softmax_attention(*(x.swapaxes(1, 2) for x in (q, k, v)), mask, scale).swapaxes(1, 2)
+        q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+        return softmax_attention(q, k, v, mask, scale).swapaxes(1, 2)
 
 
 def softmax_attention(

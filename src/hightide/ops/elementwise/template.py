@@ -155,7 +155,7 @@ def _route(expression: str, compute: str, inputs: tuple[Input, ...], out: str) -
 
 
 def _spread(x: Tensor, out: Dims) -> str:
-    """How a tensor is broadcast, as elementwise.wgsl says; a thread takes four elements, of one row if rows are fours."""
+    """How a tensor is broadcast, as elementwise.wgsl says. Four elements are of one row if rows are fours."""
     if x.dims == out:
         return "flat"
     if out[-1] % 4 or _held(x) not in ("f32", "i32"):

@@ -97,7 +97,7 @@ class Product:
 
 
 def store_apart(product: Product, plain: Scratch, n: int, rows: int) -> Dispatch:
-    """The epilogue as a dispatch of its own, for `rows` of output, where the plain product of `n` columns is in memory."""
+    """The epilogue as a dispatch of its own, for `rows` of output: the plain product of `n` columns is in memory."""
     strides = {"product_row": n if product.rows == rows else 0}
     if product.epilogue.residual is not None:
         strides["residual_row"] = product.width if product.epilogue.residual.rows == rows else 0

@@ -28,8 +28,8 @@ from hightide.ops.rows import rows_alike
 class LinearQ4(Op):
     """x @ dequantised(weight).T + bias, with an epilogue.
 
-    weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation that is `gated` the
-    weight's rows are those of the gate, then as many of `up`: the output has N/2 columns.
+    weight: bytes [N, >= K/2], low nibble first, value - 8; scales: [K/group, >= N]. With an activation, if it is
+    `gated`, the weight's rows are those of the gate, then as many of `up`: the output has N/2 columns.
     """
 
     x: Tensor
@@ -133,8 +133,8 @@ class AtenLinear(Op):
         if not odd_epilogue and not spread and not (epilogue.sides == 2 and len(parts) > 1):
             yield from route(ctx, parts, product)
             return
-        # The product first, then its epilogue: gates and ups lie in different parts, rows have an odd length, or one row
-        # is for many.
+        # The product first, then its epilogue: gates and ups lie in different parts, rows have an odd length, or one is
+        # for many.
         n = sum(part.dims[0] for part in parts)
         plain = ctx.scratch(x.rows * n * 4)
         yield from route(ctx, parts, replace(product, epilogue=Epilogue(), out=plain, width=n))
