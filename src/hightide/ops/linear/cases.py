@@ -94,6 +94,8 @@ CASES = [
     Case("linear_odd_bias", "aten.linear.default", (In(("S", 9)), floats(6, 9), floats(6))),
     Case("mm", "aten.mm.default", (In(("S", 13)), floats(13, 18))),
     Case("mm_live_inner", "aten.mm.default", (In((5, "S")), In(("S", 6)))),
+    Case("bmm_fours", "aten.bmm.default", (In(("B", "S", 8)), In(("B", 8, 36)))),
+    Case("addmm_fours", "aten.addmm.default", (floats(12), In(("S", 16)), floats(16, 12), 0.5, 2.0)),
     Case("bmm", "aten.bmm.default", (In(("B", "S", 6)), In(("B", 6, "T")))),
     Case("addmm", "aten.addmm.default", (floats(9), In(("S", 13)), floats(13, 9), 0.5, 2.0)),
     Case("addmm_live", "aten.addmm.default", (In(("T",)), In(("S", "B")), In(("B", "T")))),

@@ -199,4 +199,4 @@ def _linear_odd(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> It
     if len(parts) > 1:
         raise UnsupportedError(f"a weight in parts with rows of {product.k} has no kernel")
     sizes = (1, product.rows, product.k, product.width)
-    yield matmul(product.x, parts[0], product.out, sizes, transposed=True, bias=product.epilogue.bias)
+    yield matmul(ctx, product.x, parts[0], product.out, sizes, transposed=True, bias=product.epilogue.bias)
