@@ -104,6 +104,8 @@ class RandomGraph:
             (0.4, self._broadcast),
             (1, self._permuted),
             (3, self._plain_attention),
+            (2, self._attention_of_rows),
+            (2, self._shared_weight),
         ]
         weights = np.array([weight for weight, _ in moves])
         for _ in range(steps):
@@ -430,6 +432,35 @@ class RandomGraph:
         made = Node(self.b.call("aten.bmm.default", joined.value, rows.value), (ONE, tokens, self.wide))
         back = self.permute(self.viewed(made, (ONE, ONE, tokens, self.wide)), 0, 2, 1, 3)
         return self.add(x, self.viewed(back, (ONE, tokens, self.wide)))
+
+    def _attention_of_rows(self) -> Node:
+        """Of x [1, S, width] over itself, with heads that are turned in and out."""
+        tokens, heads = Size(1, "S"), Size(self.choose(1, 2) if self.width % 2 == 0 else 1)
+        fit = [n for n in self.pool if n.dims == (ONE, tokens, self.wide)]
+        if not fit:
+            return self._permuted()
+        x, depth = self.choose(*fit), Size(self.width // heads.number)
+        q, k, v = (
+            self.disturbed(self.permute(self.viewed(self.unary(x), (ONE, tokens, heads, depth)), 0, 2, 1, 3))
+            for _ in range(3)
+        )
+        made = Node(self.b.call("et_vk.sdpa.default", q.value, k.value, v.value), (ONE, heads, tokens, depth))
+        return self.viewed(self.permute(self.disturbed(made), 0, 2, 1, 3), (ONE, tokens, self.wide))
+
+    def _shared_weight(self) -> Node:
+        """x [B, S, width] times one weight, as a product of batches, and a bias."""
+        fit = [n for n in self.pool if len(n.dims) == 3 and n.dims[-1] == self.wide]
+        if not fit:
+            return self._permuted()
+        x, columns = self.choose(*fit), Size(self.choose(5, self.width))
+        weight = self.constant(self.width, columns.number, scale=0.3)
+        sizes = [self.symint(x.dims[0]), self.width, columns.number]
+        every = self.disturbed(
+            Node(self.b.call("aten.expand_copy.default", weight, sizes), (x.dims[0], self.wide, columns))
+        )
+        made = Node(self.b.call("aten.bmm.default", x.value, every.value), (*x.dims[:2], columns))
+        seen = self.viewed(self.disturbed(made), made.dims)
+        return Node(self.b.call("aten.add.Tensor", seen.value, self.constant(columns.number)), seen.dims)
 
     def _broadcast(self) -> Node:
         """A sum of rows and of others that are as many, or one; at the max they are as many."""

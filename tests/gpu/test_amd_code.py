@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.gpu]
 FAMILIES = ("amd:navi21", "amd:navi31", "amd:gfx1201")
 LEAST_WAVES = 8
 PICKED = ("iq1", "iq2", "iq3", "tq1")  # four quants are a word somewhere: these loads are no vectors
+KINDS = (*BLOCK_TYPES, "float32")
 MODELS = Path(__file__).parents[1] / "models"
 
 
@@ -47,15 +48,15 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[P
         for step in plan.steps:
             shader = step.dispatch.kernel.shader(step.dispatch.halves)
             found.setdefault(shader.text, shader.name)
-    assert len(found) > 300 and sum(name.endswith("_large") for name in found.values()) == 2 * len(BLOCK_TYPES)
+    assert len(found) > 300 and sum(name.endswith("_large") for name in found.values()) == 2 * len(KINDS)
     assert sum("_int8_4" in name for name in found.values()) == 2 * len(NIBBLES)
     return list(found.values()), write_spirv(list(found), tmp_path_factory.mktemp("spirv"))
 
 
 def large_products(choices: Choices) -> Iterator[Plan]:
     """Of many rows and columns, which cases are too small for."""
-    for kind in BLOCK_TYPES:
-        elements, size = block_size(kind)
+    for kind in KINDS:
+        elements, size = (1, 4) if kind == "float32" else block_size(kind)
         for activation in ("", "silu"):
             b = GraphBuilder()
             x = b.input((1, 128, 256))

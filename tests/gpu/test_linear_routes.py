@@ -95,6 +95,42 @@ def test_a_gated_linear_over_blocks_is_right(kind: str, route: dict[str, str], h
         assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
 
 
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[GEMV.name])
+@pytest.mark.parametrize("gated", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_a_linear_over_floats_is_right(route: dict[str, str], gated: bool, device: Device) -> None:
+    rng, device = np.random.default_rng(5), able(device, route)
+    weight, bias = (rng.normal(size=dims).astype(np.float32) for dims in ((42, 96), (42,)))
+    columns = 21 if gated else 42
+    b = GraphBuilder()
+    x, residual = b.input((1, 35, 96)), b.input((1, 35, columns))
+    ends = (b.constant(bias), residual, "silu", None, 0.0, gated)
+    graph = b.graph(b.call("hightide.linear.default", x, b.constant(weight), *ends))
+    session = GpuSession(graph, device, choices=possible(device, route))
+    for rows in (35, 1, 2, 4, 7, 12):
+        session.poison()
+        given = [rng.normal(size=(1, rows, width)).astype(np.float32) for width in (96, columns)]
+        product = given[0].astype(np.float64) @ weight.T.astype(np.float64) + bias
+        gate, up = np.split(product, 2, axis=-1) if gated else (product, 1.0)
+        expected = gate / (1 + np.exp(-gate)) * up + given[1]
+        (got,) = session.run(given)
+        check_blank_parameters(session, given)
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
+
+
+def test_large_tiles_of_floats_are_right(device: Device) -> None:
+    rng = np.random.default_rng(8)
+    weight = rng.normal(size=(4099, 64)).astype(np.float32)
+    b = GraphBuilder()
+    graph = b.graph(b.call("aten.linear.default", b.input((1, 66, 64)), b.constant(weight)))
+    session = GpuSession(graph, device, choices={GEMM.name: "shared"})
+    for rows in (66, 40):
+        given = rng.normal(size=(1, rows, 64)).astype(np.float32)
+        (got,) = session.run([given])
+        assert {step.dispatch.kernel.name for step in session.level([given])[1].steps} == {"float_large"}
+        expected = given.astype(np.float64) @ weight.T
+        assert np.abs(got - expected).max() <= 4e-6 * np.abs(expected).max(), rows
+
+
 @pytest.mark.parametrize(
     ("kind", "gated"),
     [

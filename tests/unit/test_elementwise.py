@@ -59,9 +59,18 @@ def test_inputs_are_flat_broadcast_or_numbers() -> None:
     made = dispatch(b, b.call("aten.add.Tensor", b.input((4, 6)), b.input((6,)), 3))
     assert made.kernel.interface.param_names == ("numel", "dims", "b_strides", "alpha")
     assert made.params == (24, (1, 1, 1, 1, 1, 1, 4, 6), (0, 0, 0, 0, 0, 0, 0, 1), 3.0)
-    assert {key: constants(made)[key] for key in ("KIND0", "FLAT0", "KIND1", "FLAT1", "KIND2")} == {
-        "KIND0": "f32", "FLAT0": True, "KIND1": "f32", "FLAT1": False, "KIND2": "number",
+    assert {key: constants(made)[key] for key in ("KIND0", "SPREAD0", "KIND1", "SPREAD1", "KIND2")} == {
+        "KIND0": "f32", "SPREAD0": "flat", "KIND1": "f32", "SPREAD1": "each", "KIND2": "number",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dims", "spread"), [((8,), "fours"), ((4, 1), "once"), ((1,), "once"), ((), "once"), ((3, 1, 8), "fours")]
+)
+def test_rows_of_whole_fours_are_read_by_fours(dims: tuple[int, ...], spread: str) -> None:
+    b = GraphBuilder()
+    made = dispatch(b, b.call("aten.add.Tensor", b.input((3, 4, 8)), b.input(dims)))
+    assert constants(made)["SPREAD1"] == spread
 
 
 def test_a_tensor_that_is_given_twice_is_bound_once() -> None:

@@ -109,7 +109,7 @@ def test_passes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHTIDE_PASSES", "none")
     assert calls_of(fuse(graph)) == calls_of(graph)
     monkeypatch.setenv("HIGHTIDE_PASSES", "gated,nonsense")
-    with pytest.raises(InputError, match="there is no pass 'nonsense'; there are constants, same_calls, "):
+    with pytest.raises(InputError, match="there is no pass 'nonsense'; there are constants, shared_weights, "):
         fuse(graph)
 
 

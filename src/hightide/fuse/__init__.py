@@ -12,26 +12,31 @@ from collections.abc import Callable, Collection
 
 from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
+from hightide.fuse.attention_rows import attention_rows
 from hightide.fuse.constants import constants
-from hightide.fuse.linears import gated, plain_views, residual, unflatten
+from hightide.fuse.linears import activated, gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm, linear_of_norm
 from hightide.fuse.permutes import permutes
 from hightide.fuse.plain_attention import plain_attention
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
+from hightide.fuse.shared_weights import shared_weights
 from hightide.graph.graph import Graph
 
 PASSES: dict[str, Callable[[Rewriter], None]] = {
     "constants": constants,
+    "shared_weights": shared_weights,
     "same_calls": same_calls,
     "unflatten": unflatten,
     "plain_views": plain_views,
     "plain_attention": plain_attention,
     "permutes": permutes,
+    "attention_rows": attention_rows,
     "select_early": select_early,
     "attention": attention,
     "gated": gated,
+    "activated": activated,
     "residual": residual,
     "add_norm": add_norm,
     "linear_of_norm": linear_of_norm,

@@ -27,6 +27,7 @@ class LinearForm:
     activation: str = ""
     norm: int | None = None  # the weight of an RMS norm
     eps: int | None = None
+    gated: bool = True  # the activation is of a gate, and the weights have its rows before those of `up`
 
     @property
     def plain(self) -> bool:
@@ -41,6 +42,8 @@ class LinearForm:
         ends = {"bias": self.bias, "residual": self.residual, "norm": self.norm, "eps": self.eps}
         given = {name: id for name, id in ends.items() if id is not None}
         given["activation"] = r.new_literal(self.activation)
+        if not self.gated:
+            given["gated"] = r.new_literal(False)
         if self.group is not None:
             weight, scales = self.weights
             args = {"x": self.x, "weight": weight, "scales": scales, "group": self.group, **given}
@@ -56,7 +59,8 @@ def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
     bias, residual, norm = (
         None if r.option(call, name) is None else call.args[name] for name in ("bias", "residual", "norm")
     )
-    ends = (bias, residual, str(r.option(call, "activation")), norm, call.args.get("eps"))
+    activation, gated = str(r.option(call, "activation")), bool(r.option(call, "gated"))
+    ends = (bias, residual, activation, norm, call.args.get("eps"), gated)
     if any(len(r.tensor(id).dims) != 2 for id in r.items(weight)):
         return None
     if call.name in Q4:

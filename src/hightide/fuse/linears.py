@@ -1,4 +1,4 @@
-"""Passes around linears: gate and up in one with their activation, the residual added as they write."""
+"""Passes around linears: gate and up in one with their activation, an activation or a residual as they write."""
 
 from __future__ import annotations
 
@@ -79,8 +79,7 @@ def _activated(r: Rewriter, call: OpCall) -> list[tuple[str, int, int, list[OpCa
         if made.name == "aten.silu.default":
             found.append(("silu", made.args["a"], up, [made]))
         elif made.name == "aten.gelu.default":
-            tanh = r.option(made, "approximate") == "tanh"
-            found.append(("gelu_tanh" if tanh else "gelu", made.args["a"], up, [made]))
+            found.append((_gelu(r, made), made.args["a"], up, [made]))
         elif made.name == "aten.mul.Tensor":  # exporters take silu apart: gate * sigmoid(gate)
             for gate, gain in either_way(made):
                 sigmoid = r.maker(gain)
@@ -114,6 +113,28 @@ def _gate_and_up(r: Rewriter, gate: int, up: int) -> tuple[LinearForm, list[OpCa
     return None if joined is None else (joined, [*makers, *gate_views, *up_views])
 
 
+def activated(r: Rewriter) -> None:
+    """gelu(linear(h)), or silu: where the linear writes."""
+    for call in r.calls("aten.gelu.default", "aten.silu.default"):
+        made, views = r.behind_views(call.args["a"])
+        maker = r.maker(made)
+        linear = read_linear(r, maker)
+        if maker is None or linear is None or linear.activation or linear.residual is not None:
+            continue
+        name = "silu" if call.name == "aten.silu.default" else _gelu(r, call)
+        fused = replace(linear, activation=name, gated=False)
+        if not views:
+            r.replace([maker, call], [fused.call(r, call.out)])
+        elif len(views) == 1 and "sizes" in views[0].args:
+            out = r.new_tensor(r.tensor(made).dims, r.tensor(made).dtype)
+            view = replace(views[0], args={**views[0].args, "x": out}, out=call.out)
+            r.replace([maker, *views, call], [fused.call(r, out), view])
+
+
+def _gelu(r: Rewriter, call: OpCall) -> str:
+    return "gelu_tanh" if r.option(call, "approximate") == "tanh" else "gelu"
+
+
 def residual(r: Rewriter) -> None:
     """x + linear(h): added where the linear writes."""
     for call in r.calls("aten.add.Tensor"):
@@ -125,10 +146,47 @@ def residual(r: Rewriter) -> None:
             linear = read_linear(r, maker)
             if not r.is_tensor(other) or not r.is_tensor(side):
                 continue
-            dims = {r.live_dims(id) for id in (made, side, other, call.out)}
             dtypes = {r.tensor(id).dtype for id in (made, other, call.out)}
-            if maker is None or linear is None or linear.residual is not None or len(dims) > 1 or len(dtypes) > 1:
+            if maker is None or linear is None or linear.residual is not None or len(dtypes) > 1:
                 continue
-            added = replace(linear, residual=other)
-            if r.replace([maker, *views, call], [added.call(r, call.out)]):
+            if len({r.live_dims(id) for id in (made, side, other, call.out)}) == 1:
+                fused = [replace(linear, residual=other).call(r, call.out)]
+            elif linear.group is None and _one_list_of_rows(r, made, side, other, call.out):
+                fused = _by_rows(r, linear, made, side, other, call.out)
+            else:
+                continue
+            if r.replace([maker, *views, call], fused):
                 break
+
+
+def _one_list_of_rows(r: Rewriter, made: int, side: int, other: int, out: int) -> bool:
+    """Whether these are [1, ..., rows, 1, ..., N], all but `made` with rows at the same place.
+
+    There are as many rows then, or one that is for all.
+    """
+    widths = {r.live_dims(id)[-1:] for id in (made, side, other)}
+    places = _row_axes(r, side) | _row_axes(r, other)
+    same = len({r.tensor(id).dims for id in (side, other, out)}) == 1 and widths == {r.tensor(made).dims[-1:]}
+    return same and len(places) < 2 and len(_row_axes(r, made)) < 2
+
+
+def _row_axes(r: Rewriter, id: int) -> set[int]:
+    return {axis for axis, size in enumerate(r.live_dims(id)[:-1]) if size != 1}
+
+
+def _by_rows(r: Rewriter, linear: LinearForm, made: int, side: int, other: int, out: int) -> list[OpCall]:
+    """A linear and a residual that have other dims, or may have, but each one list of rows."""
+    value = r.tensor(made)
+    residual, total = (r.new_tensor(value.dims, value.dtype) for _ in range(2))
+    return [
+        OpCall(0, VIEW, {"x": other, "sizes": _rows_at(r, made, _row_axes(r, made))}, residual),
+        replace(linear, residual=residual).call(r, total),
+        OpCall(0, VIEW, {"x": total, "sizes": _rows_at(r, out, _row_axes(r, side) | _row_axes(r, other))}, out),
+    ]
+
+
+def _rows_at(r: Rewriter, id: int, axes: set[int]) -> int:
+    """The sizes of a view with the dims of a tensor, however many rows there are at the one axis."""
+    *before, width = r.tensor(id).dims
+    at = next(iter(axes), 0)
+    return r.new_literal((*(-1 if axis == at else 1 for axis in range(len(before))), width))

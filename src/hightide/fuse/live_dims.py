@@ -26,6 +26,7 @@ ROWS_AS_WEIGHT = (
     "aten.linear.default",
     "hightide.linear.default",
 )
+LAYER_NORM = "aten.native_layer_norm.default"
 LIKE = tuple(f"aten.{name}_like.default" for name in ("full", "zeros", "ones"))
 AS_X = ("et_vk.rms_norm.default", "aten._softmax.default", "aten._log_softmax.default", *LIKE)  # dims of x
 REDUCED = ("aten.any.dim",)  # along one dim, which may stay with a size of 1
@@ -105,7 +106,7 @@ class LiveDims:
         if op.family == "elementwise":
             tensors = [id for id in args.values() if isinstance(self._values[id], TensorValue)]
             return self._broadcast(call.out, [self.of(id) for id in tensors])
-        if call.name in AS_X:
+        if call.name in AS_X or (call.name == LAYER_NORM and n == 0):
             return self.of(args["x"])
         if op.family == "rotary" and "xq" in args:
             return self.of(args["xk" if n else "xq"])

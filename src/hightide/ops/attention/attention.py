@@ -279,6 +279,8 @@ class Sdpa(AttentionOp):
     A row from which the mask hides every key (by -inf) is zero, as torch has it; so is one without keys.
     """
 
+    HEADS, ROWS = 1, 2  # where the dims of q, k and v have them
+
     q: Tensor
     k: Tensor
     v: Tensor
@@ -287,20 +289,22 @@ class Sdpa(AttentionOp):
 
     def outputs(self, ctx: Context) -> list[Dims]:
         q, k, v, mask = self.q, self.k, self.v, self.mask
-        if {q.rank, k.rank, v.rank} != {4} or k.dims[:-1] != v.dims[:-1] or q.dims[:2] != k.dims[:2]:
+        alike = (0, self.HEADS)
+        if {q.rank, k.rank, v.rank} != {4} or k.dims[:-1] != v.dims[:-1] or any(q.dims[n] != k.dims[n] for n in alike):
             raise InputError(f"queries {list(q.dims)}, keys {list(k.dims)} and values {list(v.dims)} do not match")
         if q.width != k.width:
             raise InputError(f"queries {list(q.dims)} cannot attend to keys {list(k.dims)}")
         if mask is not None:
-            check_mask(mask, (*q.dims[:3], k.dims[2]))
+            check_mask(mask, (q.dims[0], q.dims[self.HEADS], q.dims[self.ROWS], k.dims[self.ROWS]))
         return [(*q.dims[:-1], v.width)]
 
     def seen(self, env: Env) -> Seen:
-        (batch, heads, tokens, _), keys = self.q.dims, self.k.dims[2]
-        return Seen(self.k, self.v, batch * heads, tokens, keys, keys, tokens * keys, cached=False)
+        heads, tokens, keys = self.q.dims[0] * self.q.dims[self.HEADS], self.q.dims[self.ROWS], self.k.dims[self.ROWS]
+        return Seen(self.k, self.v, heads, tokens, keys, keys, tokens * keys, cached=False)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        if not self.k.dims[2]:
+        keys = self.k.dims[self.ROWS]
+        if not keys:
             return [fill(out, 0.0)] if out.numel else []
         return attend(
             ctx,
@@ -310,11 +314,12 @@ class Sdpa(AttentionOp):
                 v=self.v,
                 out=out,
                 position=0,
-                added=self.k.dims[2],
+                added=keys,
                 causal=False,
                 scale=scale_of(self.scale, self.q.width),
                 mask=self.mask,
-                heads_first=True,
+                heads_first=self.HEADS == 1,
+                batched=self.HEADS == 2,
             ),
         )
 
@@ -323,6 +328,20 @@ class Sdpa(AttentionOp):
         q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None
     ) -> np.ndarray:
         return softmax_attention(q, k, v, mask, scale)
+
+
+@op("hightide.sdpa_rows.default", family="attention")
+class SdpaRows(Sdpa):
+    """The same over [B, S, H, D]: rows before heads, as linears leave them. The mask is as above."""
+
+    HEADS, ROWS = 2, 1
+
+    @staticmethod
+    def reference(
+        q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None
+    ) -> np.ndarray:
+        q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+        return softmax_attention(q, k, v, mask, scale).swapaxes(1, 2)
 
 
 def softmax_attention(

@@ -124,4 +124,16 @@ CASES = [
         (In(("B", 2, "S", 6)), In(("B", 2, "T", 6)), In(("B", 2, "T", 6)), In(("B", 1, "S", "T")), 0.4),
         empty=False,
     ),
+    Case(
+        "sdpa_rows",
+        "hightide.sdpa_rows.default",
+        (In(("B", "S", 2, 8)), In(("B", "T", 2, 8)), In(("B", "T", 2, 12))),
+        empty=False,
+    ),
+    Case(
+        "sdpa_rows_mask",
+        "hightide.sdpa_rows.default",
+        (In(("B", "S", 3, 6)), In(("B", "T", 3, 6)), In(("B", "T", 3, 6)), In(("B", 3, "S", "T")), 0.4),
+        empty=False,
+    ),
 ]

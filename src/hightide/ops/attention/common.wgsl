@@ -1,5 +1,6 @@
 // What the routes of attention share: parameters, tensors, which keys a query sees, how a score is made.
 // VEC4: both depths are multiples of 4; elements are then vec4<f32>, and depths and strides count those.
+// BATCHED: heads of several batches lie in one list, those of a batch together.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
 // PAGED: keys and values lie in pages of 2^page_bits rows. A tile is some rows of q of one sequence: its first row, how
 // many, the position of the first, and where in `pages` the sequence's pages begin. Else there is one tile, all of q.
@@ -12,13 +13,21 @@
 #params causal: u32, window: u32, scale: f32, softcap: f32
 #params position: live, added: i32 if not PAGED
 #params tile_count: u32, q_rows: u32, page_bits: u32, page_count: u32, table_size: u32 if PAGED
-#params heads_per_batch: u32, mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
+#params heads_per_batch: u32 if MASK or BATCHED
+#params q_batch: u32, k_batch: u32, v_batch: u32, out_batch: u32 if BATCHED
+#params mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
 #read q: $T, k: $T, v: $T
 #read mask: f32 if MASK
 #read tiles: i32, pages: i32 if PAGED
 #write out: $T
 
 const LOWEST = -3.4028234e38;
+
+// Where a head of each tensor begins.
+#for n in 4
+#const X = "q" if n == 0 else "k" if n == 1 else "v" if n == 2 else "out"
+#include "attention/head_start.wgsl"
+#end
 
 struct Tile {
     first: u32,      // its first row of q

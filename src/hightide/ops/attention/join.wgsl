@@ -1,14 +1,19 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
 // and the total of its weights. One workgroup per row (head, s): lanes over the parts, then over elements and parts.
 // VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
+// BATCHED: heads of several batches lie in one list, those of a batch together.
 // PAGED: s is the number of a tile of one row, which says its row of `out` and how many keys it sees.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #params rows: u32, tokens: u32, value_depth: u32, out_head: u32, out_row: u32, block: u32
+#params heads_per_batch: u32, out_batch: u32 if BATCHED
 #params position: live, added: i32 if not PAGED
 #params q_rows: u32, most_keys: u32 if PAGED
 #read sums: $T, stats: vec2<f32>
 #read tiles: i32 if PAGED
 #write out: $T
+
+#const X = "out"
+#include "attention/head_start.wgsl"
 
 const LANES = 64u;
 const LOWEST = -3.4028234e38;
@@ -49,7 +54,7 @@ var<workgroup> lane_sums: array<$T, LANES>;
     let depth = min(params.value_depth, LANES);   // lanes that a row takes
     let slices = LANES / depth;
     let slice = lane / depth;
-    let at = row / params.tokens * params.out_head + row_out * params.out_row;
+    let at = out_start(row / params.tokens) + row_out * params.out_row;
     for (var first = 0u; first < params.value_depth; first += LANES) {
         let d = first + lane % depth;
         var sum = $T();

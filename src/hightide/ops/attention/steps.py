@@ -6,6 +6,7 @@ scores: each goes over the keys once with a running maximum (arXiv 1805.02867), 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -66,8 +67,8 @@ class Attention:
 
     With `pages`, the rows of q are those of its tiles, and keys and values lie in pages.
 
-    Tensors are [1, rows, heads, depth], or [batch, heads, rows, depth] with `heads_first`: the heads of all batches
-    then count as one list.
+    Tensors are [1, rows, heads, depth]; [batch, rows, heads, depth] if `batched`; or [batch, heads, rows, depth] with
+    `heads_first`. The heads of all batches count as one list.
     """
 
     q: Tensor
@@ -82,6 +83,7 @@ class Attention:
     softcap: float = 0.0  # scores are squeezed into -softcap .. softcap; 0: they are not
     mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]
     heads_first: bool = False
+    batched: bool = False
     pages: Pages | None = None
 
     @property
@@ -144,6 +146,7 @@ class Attention:
             "MASK": self.mask is not None,
             "SOFTCAP": self.softcap != 0,
             "PAGED": self.pages is not None,
+            "BATCHED": self.batched,
             "ROWS": rows,
         }
 
@@ -169,6 +172,7 @@ class Attention:
         }
         for name, x in (*tensors.items(), ("out", self.out)):
             given[f"{name}_head"], given[f"{name}_row"] = self.strides(x)
+        given |= self.batches(**tensors, out=self.out)
         if self.pages is None:
             given |= {"position": self.position, "added": self.added}
         else:
@@ -184,13 +188,20 @@ class Attention:
             given["heads_per_batch"] = heads_of
         return given
 
+    def batches(self, **tensors: Tensor) -> dict[str, Any]:
+        """The heads of a batch, and from batch to batch; they need no saying where heads of all batches are alike."""
+        if not self.batched:
+            return {}
+        per_batch = {f"{name}_batch": math.prod(x.dims[1:]) // self.step for name, x in tensors.items()}
+        return {"heads_per_batch": self.q.dims[2], **per_batch}
+
     def strides(self, x: Tensor) -> tuple[int, int]:
         """From head to head, and from row to row."""
         depth, inner = x.width // self.step, x.dims[2]
         return (inner * depth, depth) if self.heads_first else (depth, inner * depth)
 
     def _heads(self, x: Tensor) -> int:
-        return x.dims[0] * x.dims[1] if self.heads_first else x.dims[2]
+        return x.dims[0] * x.dims[1 if self.heads_first else 2]
 
 
 def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
@@ -253,7 +264,7 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     if paged:
         where = {"tiles": paged.tiles, "q_rows": attention.q.dims[1], "most_keys": attention.capacity}
     constants: dict[str, Any] = {"VEC4": attention.step == 4, "PAGED": paged is not None, "MOST_PARTS": MOST_PARTS}
-    yield kernel("attention/join.wgsl", "attention_join", **constants).over(
+    yield kernel("attention/join.wgsl", "attention_join", BATCHED=attention.batched, **constants).over(
         every_row,
         sums=sums,
         stats=stats,
@@ -264,6 +275,7 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
         out_head=out_head,
         out_row=out_row,
         block=part,
+        **attention.batches(out=attention.out),
         **where,
     )
 

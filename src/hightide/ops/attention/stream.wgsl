@@ -85,7 +85,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         let n = min(row + i, rows - 1u);
         let s = n / params.group;
         let head = kv_head * params.group + n % params.group;
-        let at = head * params.q_head + (tile.first + s) * params.q_row + part * PARTS;
+        let at = q_start(head) + (tile.first + s) * params.q_row + part * PARTS;
         let first = first_key(position + s);
         let last = end_key(position + s, keys);
         first_of_keys = min(first_of_keys, first);
@@ -105,8 +105,8 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         #end
     }
 
-    let k_at = kv_head * params.k_head + part * PARTS;
-    let v_at = kv_head * params.v_head + part * VALUE_PARTS;
+    let k_at = k_start(kv_head) + part * PARTS;
+    let v_at = v_start(kv_head) + part * VALUE_PARTS;
     // From a multiple on, so that a row's keys are taken alike whatever rows it shares a tile with.
     first_of_keys -= first_of_keys % (QUADS * params.block);
     for (var start = first_of_keys; start < end_of_keys; start += QUADS * params.block) {
@@ -209,7 +209,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         workgroupBarrier();
         let n = row + i;
         let s = tile.first + n / params.group;
-        let at = (kv_head * params.group + n % params.group) * params.out_head + s * params.out_row;
+        let at = out_start(kv_head * params.group + n % params.group) + s * params.out_row;
         for (var d = lane; d < params.value_depth; d += LANES) {
             var result = $T();
             for (var n = 0u; n < QUADS; n++) { result += quad_sums[n * 4u * VALUE_PARTS + d]; }

@@ -44,7 +44,7 @@ var<workgroup> key_rows: array<u32, LANES>;
     let n_$r = min(row + ${r}u, rows - 1u);
     let head_$r = kv_head * params.group + n_$r % params.group;
     let s_$r = n_$r / params.group;
-    let q_at_$r = head_$r * params.q_head + (tile.first + s_$r) * params.q_row;
+    let q_at_$r = q_start(head_$r) + (tile.first + s_$r) * params.q_row;
     let begin_$r = first_key(position + s_$r);
     let end_$r = end_key(position + s_$r, keys);
     first_of_keys = min(first_of_keys, begin_$r);
@@ -77,7 +77,7 @@ var<workgroup> key_rows: array<u32, LANES>;
             #if PAGED
             key_rows[lane] = t_row;
             #end
-            let k_at = kv_head * params.k_head + t_row * params.k_row;
+            let k_at = k_start(kv_head) + t_row * params.k_row;
             for (var i = 0u; i < params.depth; i += ${AHEAD}u) {
                 #for a in AHEAD
                 let key_$a = load_k(k_at + i + ${a}u);
@@ -134,9 +134,9 @@ var<workgroup> key_rows: array<u32, LANES>;
                 #for a in 4
                 let i_$a = min(i + ${a}u * slices, here - 1u);
                 #if PAGED
-                let at_$a = kv_head * params.v_head + key_rows[i_$a] * params.v_row + d;
+                let at_$a = v_start(kv_head) + key_rows[i_$a] * params.v_row + d;
                 #else
-                let at_$a = kv_head * params.v_head + (start + i_$a) * params.v_row + d;
+                let at_$a = v_start(kv_head) + (start + i_$a) * params.v_row + d;
                 #end
                 #for c in CHUNKS
                 let value_${a}_$c = load_v(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth));
@@ -189,7 +189,7 @@ var<workgroup> key_rows: array<u32, LANES>;
                 store_out(place * params.value_depth + lane + c * LANES, result);
                 if (lane == 0u && c == 0u) { store_stats(place, vec2<f32>(mosts[i], totals[i])); }
                 #else
-                store_out(head * params.out_head + (tile.first + s) * params.out_row + lane + c * LANES, result / select(totals[i], 1.0, totals[i] == 0.0));
+                store_out(out_start(head) + (tile.first + s) * params.out_row + lane + c * LANES, result / select(totals[i], 1.0, totals[i] == 0.0));
                 #end
             }
             workgroupBarrier();

@@ -10,7 +10,7 @@ from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.contract import Context, Dispatch, Tensor, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
 from hightide.ops.linear.routes import BLOCK as BLOCK
-from hightide.ops.linear.routes import BlockWeight, block_product
+from hightide.ops.linear.routes import FLOAT, BlockWeight, block_product
 
 NIBBLES = ("Q4_0", "Q4_1", "Q4_K")
 
@@ -19,11 +19,16 @@ def block_linear(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> I
     """x @ weight.T and its epilogue; the weight's rows may be spread over several tensors."""
     first = 0
     for weight in parts:
-        kind, n = weight.dtype, weight.dims[0]
-        aligned = BLOCK_TYPES[kind].together is not None and n // product.epilogue.sides % 4 == 0
-        blocks = BlockWeight(kind.lower(), n, _row_blocks(weight), _planes(weight), aligned, kind in NIBBLES)
-        yield from block_product(ctx, blocks, product, first)
-        first += n
+        yield from block_product(ctx, _block_weight(weight, product.epilogue.sides), product, first)
+        first += weight.dims[0]
+
+
+def _block_weight(weight: Tensor, sides: int) -> BlockWeight:
+    kind, n, blocks = weight.dtype, weight.dims[0], _row_blocks(weight)
+    if kind not in BLOCK_TYPES:
+        return BlockWeight(FLOAT, n, blocks, {"weight": weight})
+    aligned = BLOCK_TYPES[kind].together is not None and n // sides % 4 == 0
+    return BlockWeight(kind.lower(), n, blocks, _planes(weight), aligned, kind in NIBBLES)
 
 
 def block_rows(parts: tuple[Tensor, ...], indices: Tensor, out: Tensor) -> Iterator[Dispatch]:

@@ -2,7 +2,9 @@
 // One thread per four consecutive output elements; buffers are padded to whole vec4s.
 // EXPR is over INPUTS inputs, computed in C (f32, i32 or bool). NAMEn is what EXPR calls one; KINDn says what it is: the
 // type that a tensor is held in (f32, i32, u8, i8 or bool), "number" in the parameters, or "a" for the same tensor as a.
-// FLATn: its dims are those of the output; else it is broadcast, and so is BROADCAST set. OUT: the type of the result.
+// SPREADn says how it is broadcast: "flat" if its dims are those of the output, "fours" if a thread's four elements lie
+// together, "once" if they are one element, "each" if they may lie anywhere. BROADCAST: not all are flat.
+// OUT: the type of the result.
 #const N = "i32" if C == "bool" else C   // of a number in the parameters
 #params numel: u32
 #params dims: array<vec4<u32>, 2> if BROADCAST
@@ -47,7 +49,7 @@ fn places(i: u32, strides: array<vec4<u32>, 2>) -> vec4<u32> {
 #for n in INPUTS
 #const X = NAME0 if n == 0 else NAME1 if n == 1 else NAME2 if n == 2 else NAME3
 #const KIND = KIND0 if n == 0 else KIND1 if n == 1 else KIND2 if n == 2 else KIND3
-#const FLAT = FLAT0 if n == 0 else FLAT1 if n == 1 else FLAT2 if n == 2 else FLAT3
+#const SPREAD = SPREAD0 if n == 0 else SPREAD1 if n == 1 else SPREAD2 if n == 2 else SPREAD3
 #const T = "bool" if X == "condition" else C
 #const BYTES = "signed_bytes_of" if KIND == "i8" else "bytes_of" if KIND in ("u8", "bool") else ""
 fn ${X}_of(i: u32) -> vec4<$T> {
@@ -56,12 +58,20 @@ fn ${X}_of(i: u32) -> vec4<$T> {
     return vec4<$T>(vec4<$N>(params.$X));
     #elif KIND == "a"
     return a_of(i);
-    #elif FLAT and BYTES
+    #elif SPREAD == "flat" and BYTES
     #read $X: u32
     return vec4<$T>($BYTES($X[i]));
-    #elif FLAT
+    #elif SPREAD == "flat"
     #read $X: vec4<$KIND>
     return vec4<$T>(load_$X(i));
+    #elif SPREAD == "fours"
+    #params ${X}_strides: array<vec4<u32>, 2>
+    #read $X: vec4<$KIND>
+    return vec4<$T>(load_$X(at(i * 4u, params.${X}_strides) / 4u));
+    #elif SPREAD == "once"
+    #params ${X}_strides: array<vec4<u32>, 2>
+    #read $X: $KIND
+    return vec4<$T>(vec4<$KIND>(load_$X(at(i * 4u, params.${X}_strides))));
     #else
     #params ${X}_strides: array<vec4<u32>, 2>
     let p = places(i, params.${X}_strides);

@@ -20,7 +20,7 @@ from hightide.ops.storage import GPU_TYPE
 
 Number = float | Int
 Operand = Tensor | Number
-Input = tuple[str, str, bool]  # an input of the kernel: its name, its kind, whether its dims are the output's
+Input = tuple[str, str, str]  # an input of the kernel: its name, its kind, how it is spread over the output
 HELD = {**GPU_TYPE, "bool": "bool", "int8": "i8"}  # what an element is in memory
 KINDS = ("number", "a", "f32", "i32", "bool", "u8", "i8")  # what an input may be, as elementwise.wgsl says
 
@@ -51,16 +51,16 @@ class Elementwise(Op):
             x = getattr(self, name)
             if not isinstance(x, Tensor):
                 given[name] = to_number(ctx.pin(x) if isinstance(x, LiveInt) else x)
-                inputs.append((name, "number", True))
+                inputs.append((name, "number", "flat"))
             elif name == "b" and x is given.get("a"):  # a tensor that is given twice is bound once
-                inputs.append((name, "a", True))
+                inputs.append((name, "a", "flat"))
             else:
-                flat = x.dims == out.dims
+                spread = _spread(x, out.dims)
                 given[name] = x
-                if not flat:
+                if spread != "flat":
                     given[f"{name}_strides"] = _leading(broadcast_strides(x.dims, out.dims), 0)
                     given["dims"] = _leading(out.dims, 1)
-                inputs.append((name, _held(x), flat))
+                inputs.append((name, _held(x), spread))
         route = _route(expression, compute, tuple(inputs), _held(out))
         return [route.over(ceil_div(out.numel, 256), numel=out.numel, out=out, **given)]
 
@@ -138,10 +138,10 @@ def _route(expression: str, compute: str, inputs: tuple[Input, ...], out: str) -
     """The kernel for these inputs, and a result that is held as `out`."""
     if bad := {out, *(kind for _, kind, _ in inputs)}.difference(KINDS):
         raise UnsupportedError(f"elementwise ops have no form for {', '.join(sorted(bad))}")
-    constants: dict[str, str | bool] = {}
-    for n, (name, kind, flat) in enumerate(inputs):
-        constants |= {f"NAME{n}": name, f"KIND{n}": kind, f"FLAT{n}": flat}
-    broadcast = not all(flat for _, _, flat in inputs)
+    constants: dict[str, str] = {}
+    for n, (name, kind, spread) in enumerate(inputs):
+        constants |= {f"NAME{n}": name, f"KIND{n}": kind, f"SPREAD{n}": spread}
+    broadcast = not all(spread == "flat" for _, _, spread in inputs)
     return kernel(
         "elementwise/elementwise.wgsl",
         "elementwise_broadcast" if broadcast else "elementwise",
@@ -152,6 +152,15 @@ def _route(expression: str, compute: str, inputs: tuple[Input, ...], out: str) -
         OUT=out,
         **constants,
     )
+
+
+def _spread(x: Tensor, out: Dims) -> str:
+    """How a tensor is broadcast, as elementwise.wgsl says. Four elements are of one row if rows are fours."""
+    if x.dims == out:
+        return "flat"
+    if out[-1] % 4 or _held(x) not in ("f32", "i32"):
+        return "each"
+    return "fours" if x.dims[-1:] == out[-1:] else "once"
 
 
 def _held(x: Tensor) -> str:

@@ -41,6 +41,11 @@ CASES = [
         (In((1, "S", 64)), *q4_weight(72, 64, 32, bias=True), None, "silu", floats(64), 1e-5),
     ),
     Case(
+        "q4_not_gated",
+        "hightide.linear_q4.default",
+        (In((1, "S", 64)), *q4_weight(9, 64, 32, bias=True), None, "gelu_tanh", None, 0.0, False),
+    ),
+    Case(
         "q4_odd_norm",
         "hightide.linear_q4.default",
         (In(("S", 20)), *q4_weight(5, 20, 4), In(("S", 5)), "", floats(20), 1e-5),
@@ -52,6 +57,26 @@ CASES = [
         "linear_gelu",
         "hightide.linear.default",
         (In((1, "S", 32)), floats(10, 32), floats(10), In((1, "S", 5)), "gelu"),
+    ),
+    Case(
+        "linear_not_gated",
+        "hightide.linear.default",
+        (In((1, "S", 32)), floats(10, 32), floats(10), In((1, "S", 10)), "gelu", None, 0.0, False),
+    ),
+    Case(
+        "linear_odd_not_gated",
+        "hightide.linear.default",
+        (In(("S", 9)), floats(6, 9), floats(6), None, "silu", None, 0.0, False),
+    ),
+    Case(
+        "linear_one_row_added",
+        "hightide.linear.default",
+        (In((1, "S", 32)), floats(10, 32), floats(10), floats(1, 1, 10), "gelu", None, 0.0, False),
+    ),
+    Case(
+        "linear_of_one_row",
+        "hightide.linear.default",
+        (In((1, 1, 32)), floats(10, 32), None, In((1, "S", 10)), ""),
     ),
     Case("linear_odd_silu", "hightide.linear.default", (In(("S", 9)), floats(6, 9), floats(6), In(("S", 3)), "silu")),
     Case(
@@ -69,6 +94,8 @@ CASES = [
     Case("linear_odd_bias", "aten.linear.default", (In(("S", 9)), floats(6, 9), floats(6))),
     Case("mm", "aten.mm.default", (In(("S", 13)), floats(13, 18))),
     Case("mm_live_inner", "aten.mm.default", (In((5, "S")), In(("S", 6)))),
+    Case("bmm_fours", "aten.bmm.default", (In(("B", "S", 8)), In(("B", 8, 36)))),
+    Case("addmm_fours", "aten.addmm.default", (floats(12), In(("S", 16)), floats(16, 12), 0.5, 2.0)),
     Case("bmm", "aten.bmm.default", (In(("B", "S", 6)), In(("B", 6, "T")))),
     Case("addmm", "aten.addmm.default", (floats(9), In(("S", 13)), floats(13, 9), 0.5, 2.0)),
     Case("addmm_live", "aten.addmm.default", (In(("T",)), In(("S", "B")), In(("B", "T")))),

@@ -1,6 +1,6 @@
-"""What a linear does with its product before it is stored: bias, a gated activation, a residual.
+"""What a linear does with its product before it is stored: bias, an activation, a residual.
 
-With an activation the weight holds the gate's rows and then as many rows of `up`: a thread that computes columns `c`
+With a gate the weight holds the gate's rows and then as many rows of `up`: a thread that computes columns `c`
 and `F + c` of the product stores activation(gate) * up. Every kernel of a linear includes epilogue.wgsl, so that every
 route has every epilogue.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from hightide.errors import InputError, UnsupportedError
 from hightide.graph.values import Dims
 from hightide.ops.contract import Dispatch, Scratch, Tensor, ceil_div, kernel
+from hightide.ops.elementwise.template import broadcast
 from hightide.wgsl.preprocessor import Constant
 
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu")
@@ -23,34 +24,46 @@ ACTIVATIONS = ("silu", "gelu_tanh", "gelu")
 
 @dataclass(slots=True)
 class Epilogue:
-    """out = activation(product + bias) + residual; without an activation the product is kept as it is."""
+    """out = activation(product + bias) + residual; without an activation the product is kept as it is.
+
+    Where it is `gated`, the activation is of the gate, and multiplies `up`.
+    """
 
     bias: Tensor | None = None
     residual: Tensor | None = None
     activation: str = ""
+    gated: bool = True
 
     @property
     def sides(self) -> int:
         """How many columns of the product make one of the output."""
-        return 2 if self.activation else 1
+        return 2 if self.activation and self.gated else 1
 
     @property
     def constants(self) -> dict[str, Constant]:
         """Of epilogue.wgsl."""
-        return {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None, "ACTIVATION": self.activation}
+        given = {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None}
+        return {**given, "ACTIVATION": self.activation, "GATED": self.sides == 2, "APART": False}
 
-    def check(self, dims: Dims, padded: bool = False) -> list[Dims]:
-        """The dims of the output for a product of these dims; a padded bias may be longer than it."""
+    def check(self, dims: Dims, padded: bool = False, spread: bool = False) -> list[Dims]:
+        """The dims of the output for a product of these dims.
+
+        A padded bias may be longer than it. With `spread`, one row of a residual may be for many of the product, or one
+        row of the product for many of a residual.
+        """
         n = dims[-1]
-        if self.activation and (self.activation not in ACTIVATIONS or n % 2):
+        if self.activation and (self.activation not in ACTIVATIONS or n % self.sides):
             raise UnsupportedError(f"an activation {self.activation!r} over {n} columns has no kernel")
-        bias, padded = self.bias, padded and not self.activation
+        bias, padded = self.bias, padded and self.sides == 1
         if bias is not None and (bias.rank != 1 or bias.width < n or (bias.width > n and not padded)):
             raise InputError(f"a bias of {list(bias.dims)} does not fit {n} columns")
         out = (*dims[:-1], n // self.sides)
-        if self.residual is not None and self.residual.dims != out:
+        if self.residual is None or self.residual.dims == out:
+            return [out]
+        rows = {axis for x in (out, self.residual.dims) for axis, size in enumerate(x[:-1]) if size != 1}
+        if not spread or len(rows) > 1 or self.residual.rank != len(out) or self.residual.width != out[-1]:
             raise InputError(f"a residual of {list(self.residual.dims)} does not fit an output of {list(out)}")
-        return [out]
+        return [broadcast(out, self.residual.dims)]
 
 
 class Norm(NamedTuple):
@@ -83,19 +96,29 @@ class Product:
         return given
 
 
-def store_apart(product: Product, plain: Scratch, n: int) -> Dispatch:
-    """The epilogue as a dispatch of its own, where the plain product of `n` columns is in memory."""
-    return kernel("linear/epilogue_apart.wgsl", **product.epilogue.constants).over(
-        ceil_div(product.rows * product.width, 64), product=plain, rows=product.rows, **product.stored(n)
+def store_apart(product: Product, plain: Scratch, n: int, rows: int) -> Dispatch:
+    """The epilogue as a dispatch of its own, for `rows` of output: the plain product of `n` columns is in memory."""
+    strides = {"product_row": n if product.rows == rows else 0}
+    if product.epilogue.residual is not None:
+        strides["residual_row"] = product.width if product.epilogue.residual.rows == rows else 0
+    constants = {**product.epilogue.constants, "APART": True}
+    return kernel("linear/epilogue_apart.wgsl", **constants).over(
+        ceil_div(rows * product.width, 64), product=plain, rows=rows, **strides, **product.stored(n)
     )
 
 
 def finished(
-    product: np.ndarray, bias: np.ndarray | None, residual: np.ndarray | None = None, activation: str = ""
+    product: np.ndarray,
+    bias: np.ndarray | None,
+    residual: np.ndarray | None = None,
+    activation: str = "",
+    gated: bool = True,
 ) -> np.ndarray:
     """What an epilogue means."""
     value = product if bias is None else product + bias[: product.shape[-1]]
-    if activation:
+    if activation and not gated:
+        value = activate(activation, value)
+    elif activation:
         gate, up = np.split(value, 2, axis=-1)
         value = activate(activation, gate) * up
     return value if residual is None else value + residual

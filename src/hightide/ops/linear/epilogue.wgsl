@@ -1,12 +1,13 @@
-// How columns of the product become columns of the output: bias, a gated activation, a residual.
+// How columns of the product become columns of the output: bias, an activation, a residual.
 // n: columns of this weight; first: where they start in the output, whose rows are out_width long.
-// BIAS, RESIDUAL: there is one. ACTIVATION: a function of activations.wgsl, or "": with one, the weight holds the gate's
-// columns, then as many of `up`, and a thread computes a column of both sides.
+// BIAS, RESIDUAL: there is one. ACTIVATION: a function of activations.wgsl, or "". GATED: the weight holds the gate's
+// columns, then as many of `up`, and a thread computes a column of both sides. APART: the residual may be one row, for all.
 #params n: u32, out_width: u32, first: u32
 #read bias: f32 if BIAS
 #read residual: f32 if RESIDUAL
+#params residual_row: u32 if RESIDUAL and APART
 #write out: f32
-#const SIDES = 2 if ACTIVATION else 1
+#const SIDES = 2 if GATED else 1
 #if ACTIVATION
 #include "linear/activations.wgsl"
 #end
@@ -19,14 +20,17 @@ fn finish(row: u32, column: u32, total: f32, total_up: f32) {
     value += load_bias(params.first + column);
     #end
     #if ACTIVATION
+    value = $ACTIVATION(value);
+    #end
+    #if GATED
     var up = total_up;
     #if BIAS
     up += load_bias(params.first + column + params.n / 2u);
     #end
-    value = $ACTIVATION(value) * up;
+    value *= up;
     #end
     #if RESIDUAL
-    value += load_residual(at);
+    value += load_residual(${"row * params.residual_row + column" if APART else "at"});
     #end
     store_out(at, value);
 }
@@ -40,7 +44,7 @@ fn four_columns(column: u32, side: u32) -> vec4<u32> {
 fn finish_four(row: u32, column: u32, gate: vec4<f32>, total: vec4<f32>) {
     for (var c = 0u; c < 4u; c++) {
         if (column + c < params.n / ${SIDES}u) {
-            #if ACTIVATION
+            #if GATED
             finish(row, column + c, gate[c], total[c]);
             #else
             finish(row, column + c, total[c], 0.0);

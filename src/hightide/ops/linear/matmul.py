@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from hightide.graph.values import Dims
 from hightide.ops.contract import Context, Dispatch, Op, Scratch, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import distinct
 from hightide.ops.elementwise.elementwise import broadcast
+from hightide.ops.linear.routes import GEMM, LANES
 from hightide.ops.movement.movement import broadcast_strides
+from hightide.ops.rows import rows_alike
 
 
 @op("aten.mm.default", "aten.bmm.default", family="matmul")
@@ -30,7 +33,7 @@ class MatMul(Op):
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         batches, m, k = (1, *self.x.dims)[-3:]
-        yield matmul(self.x, self.y, out, (batches, m, k, self.y.width))
+        yield matmul(ctx, self.x, self.y, out, (batches, m, k, self.y.width))
 
     def flops(self, dispatch: Dispatch) -> float:
         return matmul_flops(self.x, dispatch)
@@ -62,7 +65,8 @@ class AddProduct(Op):
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
         bias = self.bias if out.rank == 2 else Tensor(self.bias.value, (self.bias.numel, 1))
         sizes = (1, *self.x.dims, *self.y.dims[1:], 1)[:4]
-        yield matmul(self.x, self.y, out, sizes, bias=bias if self.beta else None, beta=self.beta, alpha=self.alpha)
+        ends: dict[str, Any] = {"bias": bias if self.beta else None, "beta": self.beta, "alpha": self.alpha}
+        yield matmul(ctx, self.x, self.y, out, sizes, **ends)
 
     def flops(self, dispatch: Dispatch) -> float:
         return matmul_flops(self.x, dispatch)
@@ -79,6 +83,7 @@ def matmul_flops(x: Tensor, dispatch: Dispatch) -> int:
 
 
 def matmul(
+    ctx: Context,
     x: Tensor | Scratch,
     y: Tensor,
     out: Tensor | Scratch,
@@ -91,10 +96,24 @@ def matmul(
 ) -> Dispatch:
     """alpha * (x @ y) + beta * bias, of sizes (batches, M, K, N); y is [K, N], or [N, K] if `transposed`."""
     batches, m, k, n = sizes
+    given: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "bias": bias,
+        "out": out,
+        "alpha": alpha,
+        "beta": beta,
+        "batches": batches,
+        "m": m,
+    }
+    given["bias_m"], given["bias_n"] = (0, 0) if bias is None else broadcast_strides(bias.dims, (m, n))
+    if not transposed and k and k % 4 == n % 4 == 0 and ctx.choose(GEMM) == "broadcast":
+        rows = next((rows for rows in (4, 8) if m <= rows or rows_alike(ctx.choices)), 16)
+        tiles = {"row_tiles": ceil_div(m, rows), "column_tiles": ceil_div(n // 4, LANES)}
+        made = kernel("linear/tall_matmul.wgsl", "matmul_tall", BIAS=bias is not None, ROWS=rows)
+        return made.over(batches * math.prod(tiles.values()), n4=n // 4, k4=k // 4, **tiles, **given)
     tiles = {"row_tiles": ceil_div(m, 4), "column_tiles": ceil_div(n, 4)}
-    bias_m, bias_n = (0, 0) if bias is None else broadcast_strides(bias.dims, (m, n))
     strides = {"y_batch": k * n, "y_k": 1 if transposed else n, "y_n": k if transposed else 1}
-    given = {"x": x, "y": y, "bias": bias, "out": out, "bias_m": bias_m, "bias_n": bias_n, "alpha": alpha, "beta": beta}
     return kernel("linear/matmul.wgsl", BIAS=bias is not None).over(
-        ceil_div(batches * math.prod(tiles.values()), 64), batches=batches, m=m, n=n, k=k, **tiles, **strides, **given
+        ceil_div(batches * math.prod(tiles.values()), 64), n=n, k=k, **tiles, **strides, **given
     )

@@ -24,7 +24,7 @@ fn product(row: u32, column: u32) -> f32 {
     let row = i / params.out_width;
     let column = i % params.out_width;
     var up = 0.0;
-    #if ACTIVATION
+    #if GATED
     up = product(row, params.n / 2u + column);
     #end
     finish(row, column, product(row, column), up);

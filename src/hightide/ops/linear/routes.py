@@ -32,6 +32,7 @@ FEW = 4  # rows that a GEMV still takes
 ALIKE = 0  # stands for any number of rows, where all of them take one tile
 SPLIT_LANES = 64  # of a workgroup that splits K
 ENOUGH_TILES = 64  # of the large kind, to fill a GPU
+FLOAT = "float"  # the type of weights that are plain floats
 SPLITTING = ("split", "subgroups")  # routes whose lanes share a column: they can norm x as they read it
 
 
@@ -117,6 +118,15 @@ def block_product(ctx: Context, weight: BlockWeight, product: Product, first: in
     )
 
 
+def floats_in_blocks(ctx: Context, rows: int) -> bool:
+    """Whether plain floats take a route of blocks.
+
+    Software adapters have a simpler tile for one row, where nothing is to be handed on, and without broadcasts.
+    """
+    route, alike = ctx.choose(GEMM if _many(ctx.choices, rows) else GEMV), rows_alike(ctx.choices)
+    return route not in ("registers", "quads") and (route != "broadcast" or rows > 1 or alike)
+
+
 def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[Dispatch, None, Product]:
     """The norm of x as a dispatch of its own, unless the kernel of the product does it; what is left to do."""
     norm, rows = product.norm, product.rows
@@ -173,6 +183,9 @@ def _tile(route: str, m: int, weight: BlockWeight, product: Product, subgroup_si
     if route == "shared":
         rows = 4 if m == ALIKE else 1 if m <= 8 else 2 if m <= 16 else 4
         return Tile("shared", "shared", 8 * rows, 32, {"ROWS": rows})
+    if route == "broadcast" and weight.type == FLOAT:
+        rows = next((rows for rows in (4, 8) if m <= rows), 16)
+        return Tile("tall_tile", "small" if rows == 4 else "gemm", rows, 4 * LANES, {"ROWS": rows})
     if route == "broadcast" and m > FEW:
         # On llvmpipe 16 rows take 1.5 to 1.8 times what eight take (Q4_1, Q8_0, Q4, Q6_K), whether all are used or not.
         eights = ceil_div(m, 8)

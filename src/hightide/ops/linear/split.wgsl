@@ -85,7 +85,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     #for step in STEPS
     #for r in ROWS
     total$r += subgroupShuffleXor(total$r, 1u << ${step}u);
-    #if ACTIVATION
+    #if GATED
     gate$r += subgroupShuffleXor(gate$r, 1u << ${step}u);
     #end
     #if NORM

@@ -1,0 +1,30 @@
+"""Attention whose heads are turned in and out: it reads and writes rows as linears leave them."""
+
+from __future__ import annotations
+
+from hightide.fuse.permutes import PERMUTES
+from hightide.fuse.plain_attention import SDPA
+from hightide.fuse.rewriter import Rewriter
+from hightide.graph.graph import OpCall
+
+
+def attention_rows(r: Rewriter) -> None:
+    """permute(sdpa(permute(q), permute(k), permute(v))): attention over [B, S, H, D], without the four copies."""
+    for call in r.calls(SDPA):
+        after = next(iter(r.users(call.out)), None)
+        before = [r.maker(call.args[name]) for name in ("q", "k", "v")]
+        turns = [turn for turn in (after, *before) if turn is not None and _swaps(r, turn)]
+        if len(turns) < 4 or any(r.is_written(turn.args["x"]) for turn in turns):
+            continue
+        end, *starts = turns
+        given = {name: turn.args["x"] for name, turn in zip(("q", "k", "v"), starts, strict=True)}
+        rows = OpCall(0, "hightide.sdpa_rows.default", {**call.args, **given}, end.out)
+        if r.replace([call, end], [rows]):
+            for turn in starts:
+                r.drop(turn.out)
+
+
+def _swaps(r: Rewriter, call: OpCall) -> bool:
+    """Whether a call swaps rows and heads."""
+    order = r.option(call, "order") if call.name in PERMUTES else None
+    return isinstance(order, tuple) and tuple(dim % 4 for dim in order) == (0, 2, 1, 3)
