@@ -23,6 +23,7 @@ TESTS = Path(__file__).parents[1]
 MODELS = sorted(TESTS.glob("models/*.gguf"))
 # Their graphs differ from a sister's in size or in constants.
 SISTERS = ("gemma3_27b", "gemma3_global", "gemma3_scaled", "llama_llama3", "phi3_longrope", "qwen2_yarn")
+SISTERS += ("command_r_plus", "falcon_40b", "gptneox_sequential", "olmo3", "stablelm_12b")
 # Programs of the exporter whose method forward(tokens, position) is one graph.
 NAMES = ["8da4w", "all_logits", "chunks", "fp16", "fp32", "g64", "gqa", "half_rope", "mqa", "static"]
 PROGRAMS = [

@@ -41,6 +41,11 @@ def attention(
     return m.linear(attended, f"{layer}.attn_output")
 
 
+def layer_norm_of_heads(m: ModelBuilder) -> Callable[[TensorValue, str], TensorValue] | None:
+    """For `head_norm`, where only the larger models of an architecture have it."""
+    return m.layer_norm if m.has("blk.0.attn_q_norm.weight") else None
+
+
 def feed_forward(m: ModelBuilder, h: TensorValue, n: int, activation: str = "silu") -> TensorValue:
     """Of layer `n`: down(activation(gate) * up), where gate and up may be one matrix."""
     layer = f"blk.{n}"

@@ -30,6 +30,7 @@ MAX_DEPTH = 1024  # elements of a head; the largest known is 256
 MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
 INPUTS = ("tokens", "input_pos", "keep", "settings")
 DYNAMIC = (True, False, False, False)
+UNREAD = ("attention.clamp_kqv", "attention.max_alibi_bias")  # they change results, and no architecture has them
 DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
 
@@ -69,6 +70,7 @@ class ModelBuilder:
         self.file, self.context, self.part_bytes, self.headless = file, context, part_bytes, headless
         b = self.graph_builder = GraphBuilder()
         self._weights: dict[str, Any] = {}
+        self._used: set[str] = set()
         self.tokens = b.input((1, max_tokens), "int32")
         input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
         self.settings = b.input((SETTINGS,))
@@ -165,13 +167,18 @@ class ModelBuilder:
                 self._weights[name] = parts[0] if len(parts) == 1 else parts
         return self._weights[name]
 
+    def leave_out(self, prefix: str) -> None:
+        """Tensors that the model does not need."""
+        self._used.update(name for name in self.file.tensors if name.startswith(prefix))
+
     def _tensor(self, name: str) -> GgufTensor:
+        self._used.add(name)
         tensor = self.file.tensors.get(name)
         if tensor is None:
             raise ProgramError(f"{self.file.path} has no tensor {name}{nearest(name, self.file.tensors)}")
         if tensor.type not in BLOCK_TYPES:
-            known = ", ".join(BLOCK_TYPES)
-            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported")
+            known, close = ", ".join(BLOCK_TYPES), nearest(tensor.type, BLOCK_TYPES)
+            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported{close}")
         if 0 in tensor.dims or not tensor.dims:
             raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}")
         return tensor
@@ -327,13 +334,23 @@ class ModelBuilder:
     def head(self, x: TensorValue, softcap: float = 0.0, scale: float = 1.0) -> TensorValue:
         """Logits; a model without an output matrix uses its embedding."""
         if self.headless:
+            self.leave_out("output.")
             return x
         logits = self.linear(x, "output" if self.has("output.weight") else "token_embd")
         logits = self.scale(logits, scale) if scale != 1 else logits
         return self.softcap(logits, softcap) if softcap else logits
 
     def finish(self, logits: TensorValue) -> Graph:
-        """The graph, with outputs (logits, ids)."""
+        """The graph, with outputs (logits, ids). What the file has and the model did not read would change them."""
+        self.leave_out("rope_")  # factors for other contexts
+        for name in self.file.tensors:
+            if name not in self._used:
+                kind = self.file.architecture
+                raise UnsupportedError(f"{self.file.path} has tensor {name}, which a {kind} model here does not use")
+        for key in UNREAD:
+            if self.file.get(key):
+                where = f"{self.file.path}: {self.file.architecture}.{key}"
+                raise UnsupportedError(f"{where} is {self.file.get(key)!r}, which is not supported")
         b = self.graph_builder
         ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
         return b.graph(logits, ids)
