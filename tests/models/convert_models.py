@@ -35,23 +35,24 @@ class Converted:
     options: dict[str, Any]
     seed: int
     model: str = "{}ForCausalLM"
+    config: str = "{}Config"
     short: int = 0  # as in make_gguf.py: no logits of shorter prompts
     published: dict[str, Any] = field(default_factory=dict)  # what published configs have under an older name
 
 
 def _small(family: str, seed: int, published: dict[str, Any] | None = None, **options: Any) -> Converted:
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
     return Converted(family, sizes | options, seed, published=published or {})
 
 
 def _neox(seed: int, rotary: float, **options: Any) -> Converted:
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "rotary_pct": rotary}
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "rotary_pct": rotary}
     return Converted("GPTNeoX", sizes | options, seed, published={"rotary_pct": rotary})
 
 
-def _gemma(family: str, seed: int, **options: Any) -> Converted:
+def _gemma(family: str, seed: int, config: str = "{}Config", **options: Any) -> Converted:
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1}
-    return Converted(family, sizes | {"head_dim": 32} | options, seed)
+    return Converted(family, sizes | {"head_dim": 32} | options, seed, config=config)
 
 
 GEMMA2 = {
@@ -59,6 +60,18 @@ GEMMA2 = {
     "sliding_window": 9,
     "num_hidden_layers": 4,
     "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+GEMMA3N = {
+    "num_hidden_layers": 5,
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")],
+    "num_kv_shared_layers": 2,
+    "sliding_window": 9,
+    "intermediate_size": [64, 64, 96, 64, 64],
+    "activation_sparsity_pattern": [0.9, 0.8, 0.0, 0.0, 0.0],
+    "vocab_size_per_layer_input": VOCAB,
+    "hidden_size_per_layer_input": 32,
+    "laurel_rank": 32,
     "final_logit_softcapping": 3.0,
 }
 MINISTRAL = {
@@ -78,7 +91,7 @@ GRANITE = {
     "residual_multiplier": 0.6,
     "logits_scaling": 4.0,
 }
-FALCON = {"hidden_size": 64, "num_attention_heads": 4, "alibi": False, "bias": False}
+FALCON = {"hidden_size": 32, "num_attention_heads": 4, "alibi": False, "bias": False}
 YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 OLMO3 = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": YARN}
 HALF = {"rope_theta": 10_000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
@@ -86,14 +99,15 @@ HALF = {"rope_theta": 10_000.0, "rope_type": "default", "partial_rotary_factor":
 MODELS = {
     "gemma": _gemma("Gemma", 21),
     "gemma2": _gemma("Gemma2", 22, **GEMMA2),
-    "mistral3": _small("Ministral3", 24, rope_parameters=MINISTRAL, head_dim=32),
+    "gemma3n": _gemma("Gemma3n", 23, config="{}TextConfig", **GEMMA3N),
+    "mistral3": _small("Ministral3", 24, rope_parameters=MINISTRAL, head_dim=16),
     "granite": _small("Granite", 25, **GRANITE),
     "olmo2": _small("Olmo2", 26),
     "olmo3": _small("Olmo3", 27, num_hidden_layers=5, sliding_window=9, rope_parameters=OLMO3),
     "smollm3": _small("SmolLM3", 28, num_hidden_layers=5, tie_word_embeddings=True),
-    "gpt2": Converted("GPT2", {"n_embd": 64, "n_head": 4}, 29, "GPT2LMHeadModel", published={"n_ctx": 256}),
+    "gpt2": Converted("GPT2", {"n_embd": 32, "n_head": 4}, 29, "GPT2LMHeadModel", published={"n_ctx": 256}),
     "starcoder2": _small("Starcoder2", 30, sliding_window=None, tie_word_embeddings=True),
-    "phi2": _small("Phi", 31, num_key_value_heads=4, intermediate_size=256, rope_parameters=HALF),
+    "phi2": _small("Phi", 31, num_key_value_heads=4, intermediate_size=128, rope_parameters=HALF),
     "falcon": Converted("Falcon", FALCON | {"multi_query": True, "num_kv_heads": 1}, 32),
     "falcon_40b": Converted("Falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}, 33),
     "glm4": _small("Glm4", 34, head_dim=16, attention_bias=True, rope_parameters=HALF),
@@ -113,7 +127,9 @@ def make(name: str, converter: Any) -> None:
     spec = MODELS[name]
     sizes = {"vocab_size": VOCAB, "num_hidden_layers": 2, "max_position_embeddings": 256}
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = getattr(transformers, f"{spec.family}Config")(**(sizes | ids | spec.options), attn_implementation="eager")
+    config = getattr(transformers, spec.config.format(spec.family))(
+        **(sizes | ids | spec.options), attn_implementation="eager"
+    )
     torch.manual_seed(spec.seed)
     model = getattr(transformers, spec.model.format(spec.family))(config).double().eval()
     assert model.config._attn_implementation == "eager"
@@ -134,20 +150,20 @@ def _give_weights(model: Any, spec: Converted) -> None:
         dims, short = tuple(value.shape), name.rpartition(".")[0].rpartition(".")[2]
         is_norm = "norm" in name or short.startswith("ln_")
         if is_norm and name.endswith(".weight"):
-            shift = 0 if spec.family.startswith("Gemma") else 1
+            shift = 0 if spec.family in ("Gemma", "Gemma2") else 1
             data = np.round(rng.normal(size=dims) * 0.3 * 256) / 256 + shift  # few bits: adding 1 is exact
         else:
             scale = 0.3 if len(dims) == 1 or "emb" in short or short in ("wte", "wpe") else 1.4 / math.sqrt(dims[-1])
             data = rng.normal(size=dims) * scale
         data = data.astype(np.float32)
-        if len(dims) == 2 and not is_norm:
+        if len(dims) == 2 and not is_norm and not dims[1] % 32:
             data = data.T if name.endswith(TRANSPOSED) else data
             data = _rounded(np.ascontiguousarray(data), TYPES[(n + spec.seed) % len(TYPES)])
             data = data.T if name.endswith(TRANSPOSED) else data
         new[name] = torch.from_numpy(np.ascontiguousarray(data)).double()
     if model.config.tie_word_embeddings:
-        embedding, *others = (key for key in new if new[key].shape[0] == VOCAB and new[key].ndim == 2)
-        new |= dict.fromkeys(others, new[embedding])
+        embedding = next(key for key in new if new[key].shape[0] == VOCAB)
+        new |= dict.fromkeys((key for key in new if new[key].shape == new[embedding].shape), new[embedding])
     model.load_state_dict(new)
 
 
@@ -160,8 +176,18 @@ def _convert(converter: Any, hparams: dict[str, Any], folder: Path, out: Path) -
     made = converter.get_model_class(hparams["architectures"][0])
     for kind in _all_kinds(converter.ModelBase):
         kind.set_vocab = lambda self: None  # there is no tokenizer
+    made.modify_tensors = _also_what_it_returns(made.modify_tensors)
     with torch.inference_mode():
         made(folder, gguf.LlamaFileType.ALL_F32, out, eager=True, hparams=hparams).write()
+
+
+def _also_what_it_returns(modify: Any) -> Any:
+    """StableLM's modify_tensors is a generator that returns the joined norms of its heads instead of yielding them."""
+
+    def modify_tensors(self: Any, *given: Any) -> Any:
+        yield from (yield from modify(self, *given)) or ()
+
+    return modify_tensors
 
 
 def _all_kinds(kind: Any) -> list[Any]:
@@ -178,7 +204,7 @@ def _write_in_blocks(source: GGUFReader, target: Path) -> None:
             writer.add_key_value(key, given.contents(), given.types[0], of_items)
     for tensor in source.tensors:
         data = tensor.data.astype(np.float32)
-        types = SMALLEST_FIRST if data.ndim == 2 and data.shape[1] % 32 == 0 else ("F32",)
+        types = SMALLEST_FIRST if data.ndim > 1 and data.shape[-1] % 32 == 0 else ("F32",)
         kind = GGMLQuantizationType[next(t for t in types if np.array_equal(_rounded(data, t), data))]
         writer.add_tensor(tensor.name, quants.quantize(data, kind), raw_dtype=kind)
     writer.write_header_to_file()

@@ -186,10 +186,16 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
     ("glm4", lambda f: changed(f, rope__dimension_sections=[4, 4, 4, 0]), UnsupportedError, "part of a vision model"),
     ("gpt2", lambda f: changed(f, context_length=1024), ProgramError, "has learned 256 positions for a context of 512"),
     (
+        "llama",
+        lambda f: changed(f, attention__head_count=None),
+        ProgramError,
+        "missing; the nearest is attention.head_count_kv",
+    ),
+    (
         "mistral3",
         lambda f: changed(f, rope__scaling__original_context_length=None),
         ProgramError,
-        "context_length is missing; the nearest is context_length",
+        "original_context_length is missing",
     ),
 ]
 
