@@ -5,6 +5,7 @@ make_gguf.py and convert_models.py made the files, and the goldens from their de
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,11 @@ MATTERS: list[tuple[str, dict[str, Any]]] = [
     ("gemma2", {"attention__sliding_window_pattern": 4}),
     ("gemma2", {"attn_logit_softcapping": None}),
     ("gemma2", {"final_logit_softcapping": None}),
+    ("gemma3n", {"activation_sparsity_scale": [-math.inf] * 5}),
+    ("gemma3n", {"altup__active_idx": 1}),
+    ("gemma3n", {"attention__sliding_window": 0}),
+    ("gemma3n", {"rope__freq_base_swa": 500.0}),
+    ("gemma3n", {"final_logit_softcapping": None}),
     ("mistral3", {"attention__temperature_scale": None}),
     ("mistral3", {"rope__scaling__yarn_log_multiplier": None}),
     ("mistral3", {"rope__scaling__factor": 1.0}),

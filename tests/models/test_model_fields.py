@@ -119,6 +119,15 @@ def test_layers_that_guess_ahead_are_left_out() -> None:
     assert error_of_range(logits_of(longer, tokens), expected) <= ON_CPU
 
 
+def test_keys_of_layers_that_share_those_of_others_are_left_out() -> None:
+    """As in the published files, which have them."""
+    file, (tokens, expected) = model("gemma3n"), golden("gemma3n")
+    names = ("attn_k.weight", "attn_v.weight", "attn_k_norm.weight")
+    extra = {f"blk.4.{name}": file.tensors[f"blk.1.{name}"] for name in names}
+    assert not extra.keys() & file.tensors.keys()
+    assert error_of_range(logits_of(replace(file, tensors=file.tensors | extra), tokens), expected) <= ON_CPU
+
+
 def of_type(file: GgufFile, name: str, type: str) -> GgufFile:
     return replace(file, tensors=file.tensors | {name: replace(file.tensors[name], type=type)})
 
@@ -182,6 +191,13 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
         lambda f: changed(f, use_parallel_residual=3),
         ProgramError,
         "use_parallel_residual is 3, neither true",
+    ),
+    ("gemma3n", lambda f: changed(f, activation_sparsity_scale=[1.0]), ProgramError, "no number for layer 1"),
+    (
+        "gemma3n",
+        lambda f: changed(f, attention__shared_kv_layers=4),
+        ProgramError,
+        "no layer before 1 has keys and values",
     ),
     ("glm4", lambda f: changed(f, rope__dimension_sections=[4, 4, 4, 0]), UnsupportedError, "part of a vision model"),
     ("gpt2", lambda f: changed(f, context_length=1024), ProgramError, "has learned 256 positions for a context of 512"),

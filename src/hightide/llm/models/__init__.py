@@ -18,6 +18,7 @@ ARCHITECTURES = (
     "gemma",
     "gemma2",
     "gemma3",
+    "gemma3n",
     "phi2",
     "phi3",
     "mistral3",

@@ -167,6 +167,16 @@ class ModelBuilder:
                 self._weights[name] = parts[0] if len(parts) == 1 else parts
         return self._weights[name]
 
+    def matrices(self, name: str) -> list[TensorValue]:
+        """The matrices that a tensor of three dims holds, each as it lies in the file."""
+        tensor = self._tensor(name)
+        if len(tensor.dims) != 3 or tensor.dims[-1] % BLOCK:
+            raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not several matrices")
+        count, *dims = tensor.dims
+        size = tensor.data.length // count
+        parts = (Blob(tensor.data.source, tensor.data.offset + n * size, size) for n in range(count))
+        return [self.graph_builder.stored(dims, tensor.type, part) for part in parts]
+
     def leave_out(self, prefix: str) -> None:
         """Tensors that the model does not need."""
         self._used.update(name for name in self.file.tensors if name.startswith(prefix))
