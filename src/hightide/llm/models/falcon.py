@@ -14,7 +14,7 @@ def build(m: ModelBuilder) -> TensorValue:
     x = m.embed()
     for n in range(m.count("block_count")):
         h = own = m.layer_norm(x, f"blk.{n}.attn_norm")
-        if m.has(f"blk.{n}.attn_norm_2.weight"):
+        if m.has_in_layers("attn_norm_2.weight"):
             own = m.layer_norm(x, f"blk.{n}.attn_norm_2")
         x = m.add(m.add(x, attention(m, own, n, rope)), plain_feed_forward(m, h, n, "gelu"))
     return m.head(m.layer_norm(m.last(x), "output_norm"))

@@ -16,23 +16,25 @@ from hightide.llm.models.model_builder import ModelBuilder
 from hightide.llm.models.rope import rope_of
 
 LOCAL_THETA = 10_000.0
+STREAMS = 4
 PATTERN = 5  # every fifth layer is global
 OWN_KEYS = 20  # layers with keys and values of their own, in files that do not say how many share them
 SMALLEST = 1e-5  # mean square of a stream
+INPUTS = "per_layer_token_embd.weight"
 RMS_EPS = "attention.layer_norm_rms_epsilon"
 
 
 def build(m: ModelBuilder) -> TensorValue:
     width, layers, b = m.count("embedding_length"), m.count("block_count"), m.graph_builder
-    active = int(m.number("altup.active_idx", 0))
+    active, streams = int(m.number("altup.active_idx", 0)), m.count("altup.num_inputs", STREAMS)
     keys = _Keys(m, layers - int(m.number("attention.shared_kv_layers", max(0, layers - OWN_KEYS))))
 
     embedded = m.scale(m.embed(), math.sqrt(width))
     inputs = _layer_inputs(m, embedded, layers)
-    ins, outs = m.matrices("altup_proj.weight"), m.matrices("altup_unembd_proj.weight")
+    ins, outs = (m.matrices(f"altup_{name}.weight", streams - 1) for name in ("proj", "unembd_proj"))
     others = [_as_large(m, b.call("aten.linear.default", embedded, matrix, None), embedded) for matrix in ins]
     x = b.call("aten.cat.default", [m.heads(one, 1, width) for one in (embedded, *others)], 2)  # [1, S, streams, width]
-    not_first = b.constant((np.arange(len(ins) + 1) > 0).astype(np.float32)[:, None])
+    not_first = b.constant((np.arange(streams) > 0).astype(np.float32)[:, None])
     for n, window in enumerate(m.windows(PATTERN)):
         x = _predicted(m, x, n, active)
         before = _one_of(m, x, active)
@@ -54,7 +56,7 @@ def build(m: ModelBuilder) -> TensorValue:
     for n, matrix in enumerate(outs):
         other = b.call("aten.linear.default", _one_of(m, x, n + 1), matrix, None)
         merged = m.add(merged, _as_large(m, other, first))
-    merged = m.scale(merged, 1 / (len(outs) + 1))
+    merged = m.scale(merged, 1 / streams)
     return m.head(m.norm(m.last(merged), "output_norm"), m.number("final_logit_softcapping", 0))
 
 
@@ -119,8 +121,10 @@ def _as_large(m: ModelBuilder, x: TensorValue, like: TensorValue) -> TensorValue
 
 def _layer_inputs(m: ModelBuilder, embedded: TensorValue, layers: int) -> TensorValue:
     """[1, S, layers, width of an input]: from a table by token, and from the embedding."""
-    width = m.count("embedding_length_per_layer_input")
-    table = m.heads(m.scale(m.embed("per_layer_token_embd.weight"), math.sqrt(width)), layers, width)
+    width, tokens, rows = m.count("embedding_length_per_layer_input"), m.rows("token_embd.weight"), m.rows(INPUTS)
+    if rows != tokens:
+        raise ProgramError(f"{m.file.path}: {INPUTS} has {rows} rows for a vocabulary of {tokens}")
+    table = m.heads(m.scale(m.embed(INPUTS), math.sqrt(width)), layers, width)
     made = m.scale(m.linear(embedded, "per_layer_model_proj"), 1 / math.sqrt(embedded.dims[-1]))
     return m.scale(m.add(m.norm(m.heads(made, layers, width), "per_layer_proj_norm"), table), math.sqrt(0.5))
 

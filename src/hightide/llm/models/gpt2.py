@@ -9,9 +9,11 @@ from hightide.llm.models.model_builder import ModelBuilder
 
 
 def build(m: ModelBuilder) -> TensorValue:
-    positions = m.array("position_embd.weight")
-    if len(positions) < m.context:
-        raise ProgramError(f"{m.file.path} has learned {len(positions)} positions for a context of {m.context}")
+    positions, learned = m.array("position_embd.weight"), m.count("context_length")
+    if len(positions) != learned:
+        raise ProgramError(
+            f"{m.file.path} has a context of {learned} tokens, but has learned {len(positions)} positions"
+        )
 
     x = m.add(m.embed(), m.at_positions(positions[: m.context]))
     for n in range(m.count("block_count")):

@@ -149,6 +149,12 @@ class ModelBuilder:
     def has(self, name: str) -> bool:
         return name in self.file.tensors
 
+    def has_in_layers(self, name: str) -> bool:
+        """Whether any layer has the tensor; one that has not is then an error."""
+        return any(
+            key.startswith("blk.") and key.partition(".")[2].partition(".")[2] == name for key in self.file.tensors
+        )
+
     def array(self, name: str) -> np.ndarray:
         """A small tensor in float32, on the host."""
         tensor = self._tensor(name)
@@ -167,12 +173,16 @@ class ModelBuilder:
                 self._weights[name] = parts[0] if len(parts) == 1 else parts
         return self._weights[name]
 
-    def matrices(self, name: str) -> list[TensorValue]:
+    def rows(self, name: str) -> int:
+        """Of a matrix."""
+        return self._tensor(name).dims[0]
+
+    def matrices(self, name: str, count: int) -> list[TensorValue]:
         """The matrices that a tensor of three dims holds, each as it lies in the file."""
         tensor = self._tensor(name)
-        if len(tensor.dims) != 3 or tensor.dims[-1] % BLOCK:
-            raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not several matrices")
-        count, *dims = tensor.dims
+        if len(tensor.dims) != 3 or tensor.dims[0] != count or tensor.dims[-1] % BLOCK:
+            raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not {count} matrices")
+        dims = tensor.dims[1:]
         size = tensor.data.length // count
         parts = (Blob(tensor.data.source, tensor.data.offset + n * size, size) for n in range(count))
         return [self.graph_builder.stored(dims, tensor.type, part) for part in parts]
@@ -217,7 +227,7 @@ class ModelBuilder:
         weight, bias = self.weight(f"{name}.weight"), f"{name}.bias"
         if not self.has(bias):
             return self.graph_builder.call("aten.linear.default", x, weight, None)
-        given, rows = self.array(bias), self._tensor(f"{name}.weight").dims[0]
+        given, rows = self.array(bias), self.rows(f"{name}.weight")
         if given.shape != (rows,):
             raise ProgramError(f"{self.file.path}: {bias} has dims {list(given.shape)}, not [{rows}]")
         return self.graph_builder.call("aten.linear.default", x, weight, self.graph_builder.constant(given))
@@ -233,6 +243,10 @@ class ModelBuilder:
         weight, bias = self.array(f"{name}.weight"), f"{name}.bias"
         shape = [x.dims[-1]]
         if weight.ndim == 2:
+            if weight.shape != x.dims[-2:]:
+                raise ProgramError(
+                    f"{self.file.path}: {name}.weight has dims {list(weight.shape)}, not {list(x.dims[-2:])}"
+                )
             normed, _, _ = b.call("aten.native_layer_norm.default", x, shape, None, None, eps)
             return self.multiply(normed, b.constant(weight))
         given = b.constant(self.array(bias)) if self.has(bias) else None

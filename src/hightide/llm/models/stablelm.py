@@ -15,6 +15,6 @@ def build(m: ModelBuilder) -> TensorValue:
     for n in range(m.count("block_count")):
         h = m.layer_norm(x, f"blk.{n}.attn_norm")
         x = m.add(x, attention(m, h, n, rope, head_norm=layer_norm_of_heads(m)))
-        h = m.layer_norm(x, f"blk.{n}.ffn_norm") if m.has(f"blk.{n}.ffn_norm.weight") else h
+        h = m.layer_norm(x, f"blk.{n}.ffn_norm") if m.has_in_layers("ffn_norm.weight") else h
         x = m.add(x, feed_forward(m, h, n))
     return m.head(m.layer_norm(m.last(x), "output_norm"))
