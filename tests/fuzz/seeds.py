@@ -21,13 +21,19 @@ from fuzz.gguf_parts import Field, GgufParts, Info
 from fuzz.op_graphs import op_graphs
 from hightide import LLM
 from hightide.folders import cache_folder
+from hightide.llm.models import ARCHITECTURES
 from hightide.llm.pretokenizers import BYTES
 
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
 EXTERNAL = CONFORMANCE / "external" / "external.ptd"  # the data of external.pte
 LARGEST = 16_500  # bytes: small files are read often
 WIDTH, VOCABULARY = 32, 300
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
+# What the layers of some architectures have in place of Llama's matrices and norms.
+JOINED_QKV = ("phi3", "gpt2", "gptneox", "falcon")
+JOINED_GATE = ("phi3", "glm4")
+WITHOUT_GATE = ("phi2", "gpt2", "gptneox", "falcon", "starcoder2")
+ONE_NORM = ("phi2", "falcon", "command-r", "cohere2")
+NORMS_AFTER = ("gemma2", "gemma3", "gemma3n", "glm4", "olmo2")
 
 
 @cache
@@ -65,7 +71,7 @@ def tiny_model(architecture: str) -> GgufParts:
         parts.fields.append(Field.of(key, value))
     types = ("Q8_0", "Q4_0", "F16", "Q4_1", "F32")
     for n, (name, dims) in enumerate(_tensors(architecture)):
-        kind = types[n % len(types)] if len(dims) == 2 else "F32"
+        kind = types[n % len(types)] if len(dims) == 2 and not dims[1] % 32 else "F32"
         array = np.resize(np.arange(-8, 9, dtype=np.float32) / 64, dims)
         data = quants.quantize(array, GGMLQuantizationType[kind]).tobytes()
         parts.infos.append(
@@ -87,6 +93,8 @@ def _fields(architecture: str) -> Iterator[tuple[str, Any]]:
         "attention.key_length": WIDTH // 2,
         "attention.value_length": WIDTH // 2,
         "attention.layer_norm_rms_epsilon": 1e-5,
+        "attention.layer_norm_epsilon": 1e-5,
+        "logit_scale": 0.5,
         "rope.freq_base": 10_000.0,
         "rope.dimension_count": WIDTH // 2,
         "attention.sliding_window": 5,
@@ -97,7 +105,11 @@ def _fields(architecture: str) -> Iterator[tuple[str, Any]]:
         yield "qwen2.rope.scaling.type", "yarn"
         yield "qwen2.rope.scaling.factor", 4.0
         yield "qwen2.rope.scaling.original_context_length", 16
-    sentencepiece = architecture in ("llama", "gemma3", "phi3")
+    if architecture == "gemma3n":
+        yield "gemma3n.embedding_length_per_layer_input", WIDTH
+        yield "gemma3n.activation_sparsity_scale", [1.25]
+        yield "gemma3n.attention.shared_kv_layers", 0
+    sentencepiece = architecture in ("llama", "gemma", "gemma2", "gemma3", "gemma3n", "phi3")
     yield "tokenizer.ggml.model", "llama" if sentencepiece else "gpt2"
     if sentencepiece:
         tokens = ["<unk>", "<s>", "</s>", *(f"<0x{n:02X}>" for n in range(256)), "▁", "a", "▁a", "b", "ab", "▁ab"]
@@ -122,27 +134,48 @@ def _tensors(architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     half = WIDTH // 2
     yield "token_embd.weight", (VOCABULARY, WIDTH)
     yield "output_norm.weight", (WIDTH,)
-    norms = ["attn_norm", "ffn_norm"]
-    if architecture == "gemma3":
+    if architecture == "gemma3n":
+        yield from _streams()
+    if architecture == "gpt2":
+        yield "position_embd.weight", (64, WIDTH)
+    norms = ["attn_norm"] if architecture in ONE_NORM else [] if architecture == "olmo2" else ["attn_norm", "ffn_norm"]
+    if architecture in NORMS_AFTER:
         norms += ["post_attention_norm", "post_ffw_norm"]
     for norm in norms:
         yield f"blk.0.{norm}.weight", (WIDTH,)
-    if architecture in ("qwen3", "gemma3"):
-        yield "blk.0.attn_q_norm.weight", (half,)
-        yield "blk.0.attn_k_norm.weight", (half,)
-    if architecture == "phi3":
+    if architecture in ("qwen3", "gemma3", "gemma3n", "olmo2"):
+        heads = (2, 1) if architecture == "olmo2" else (1, 1)
+        yield "blk.0.attn_q_norm.weight", (heads[0] * half,)
+        yield "blk.0.attn_k_norm.weight", (heads[1] * half,)
+    if architecture in JOINED_QKV:
         yield "blk.0.attn_qkv.weight", (2 * WIDTH, WIDTH)
-        yield "blk.0.ffn_up.weight", (2 * WIDTH, WIDTH)
     else:
         yield "blk.0.attn_q.weight", (WIDTH, WIDTH)
         yield "blk.0.attn_k.weight", (half, WIDTH)
         yield "blk.0.attn_v.weight", (half, WIDTH)
+    if architecture not in (*JOINED_GATE, *WITHOUT_GATE):
         yield "blk.0.ffn_gate.weight", (WIDTH, WIDTH)
-        yield "blk.0.ffn_up.weight", (WIDTH, WIDTH)
+    yield "blk.0.ffn_up.weight", (2 * WIDTH if architecture in JOINED_GATE else WIDTH, WIDTH)
     if architecture == "qwen2":
         yield "blk.0.attn_q.bias", (WIDTH,)
     yield "blk.0.attn_output.weight", (WIDTH, WIDTH)
     yield "blk.0.ffn_down.weight", (WIDTH, WIDTH)
+
+
+def _streams() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What Gemma 3n has besides Gemma 3's."""
+    for name in ("altup_proj", "altup_unembd_proj"):
+        yield f"{name}.weight", (3, WIDTH, WIDTH)
+    yield "per_layer_token_embd.weight", (VOCABULARY, WIDTH)
+    yield "per_layer_model_proj.weight", (WIDTH, WIDTH)
+    yield "per_layer_proj_norm.weight", (WIDTH,)
+    for name in ("altup_correct_scale", "altup_router_norm", "laurel_post_norm", "post_norm"):
+        yield f"blk.0.{name}.weight", (WIDTH,)
+    for name in ("laurel_l", "laurel_r", "inp_gate", "proj"):
+        yield f"blk.0.{name}.weight", (WIDTH, WIDTH)
+    yield "blk.0.altup_router.weight", (4, WIDTH)
+    yield "blk.0.altup_correct_coef.weight", (4, 4)
+    yield "blk.0.altup_predict_coef.weight", (16, 4)
 
 
 # ---- tokenizers

@@ -46,7 +46,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pooling", ["last", "mean"])
-@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3"])
+@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3", "gpt2", "command_r"])
 def test_vectors_are_what_logits_are_made_of(name: str, pooling: str) -> None:
     check_against_logits(name, pooling, "cpu")
 

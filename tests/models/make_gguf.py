@@ -139,7 +139,7 @@ def make(name: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    _write_goldens(name, spec, model)
+    write_goldens(name, spec, model)
 
 
 def _write_tensors(writer: GGUFWriter, spec: Model, model: Any) -> None:
@@ -283,7 +283,7 @@ PARAMETERS = {
 }
 
 
-def _write_goldens(name: str, spec: Model, model: Any) -> None:
+def write_goldens(name: str, spec: Model, model: Any) -> None:
     tokens = np.random.default_rng(spec.seed + 100).integers(1, VOCAB, TOKENS)
     goldens = {"tokens": tokens.astype(np.int32), "logits": _logits(model, tokens)}
     if spec.short:

@@ -1,10 +1,11 @@
 """Each architecture against transformers: logits of all tokens, from one session, in chunks of any size.
 
-make_gguf.py made the files, and the goldens from their dequantised weights.
+make_gguf.py and convert_models.py made the files, and the goldens from their dequantised weights.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,45 @@ MATTERS: list[tuple[str, dict[str, Any]]] = [
     ("phi3_longrope", {"rope__scaling__attn_factor": 1.0}),
     ("phi3_longrope", {"rope__scaling__original_context_length": 64}),
     ("phi3_longrope", {"attention__sliding_window": 0}),
+    ("gemma", {"attention__layer_norm_rms_epsilon": 0.1}),
+    ("gemma2", {"attention__sliding_window": None}),
+    ("gemma2", {"attention__sliding_window": 10}),
+    ("gemma2", {"attention__sliding_window_pattern": 4}),
+    ("gemma2", {"attn_logit_softcapping": None}),
+    ("gemma2", {"final_logit_softcapping": None}),
+    ("gemma3n", {"activation_sparsity_scale": [-math.inf] * 5}),
+    ("gemma3n", {"altup__active_idx": 1}),
+    ("gemma3n", {"attention__sliding_window": 0}),
+    ("gemma3n", {"rope__freq_base_swa": 500.0}),
+    ("gemma3n", {"final_logit_softcapping": None}),
+    ("mistral3", {"attention__temperature_scale": None}),
+    ("mistral3", {"rope__scaling__yarn_log_multiplier": None}),
+    ("mistral3", {"rope__scaling__factor": 1.0}),
+    ("granite", {"attention__scale": None}),
+    ("granite", {"embedding_scale": None}),
+    ("granite", {"residual_scale": None}),
+    ("granite", {"logit_scale": 1.0}),
+    ("granite", {"rope__scaling__finetuned": False}),
+    ("olmo2", {"rope__freq_base": 1000.0}),
+    ("olmo3", {"attention__sliding_window": 0}),
+    ("olmo3", {"attention__sliding_window_pattern": 5}),
+    ("olmo3", {"rope__scaling__type": "none"}),
+    ("olmo3", {"rope__freq_base_swa": None}),
+    ("smollm3", {"rope__freq_base": 10_000.0}),
+    ("gpt2", {"attention__layer_norm_epsilon": 0.1}),
+    ("starcoder2", {"rope__freq_base": 1000.0}),
+    ("phi2", {"rope__dimension_count": 8}),
+    ("falcon", {"rope__freq_base": 1000.0}),
+    ("falcon_40b", {"attention__layer_norm_epsilon": 0.1}),
+    ("glm4", {"rope__dimension_count": 16}),
+    ("command_r", {"logit_scale": None}),
+    ("command_r_plus", {"attention__layer_norm_epsilon": 0.1}),
+    ("cohere2", {"attention__sliding_window": 8}),
+    ("cohere2", {"attention__sliding_window_pattern": 5}),
+    ("stablelm", {"rope__dimension_count": 8}),
+    ("gptneox", {"use_parallel_residual": False}),
+    ("gptneox", {"rope__dimension_count": 8}),
+    ("gptneox_sequential", {"use_parallel_residual": True}),
 ]
 
 
@@ -109,7 +149,16 @@ def test_the_goldens_depend_on_what_they_check(name: str, fields: dict[str, Any]
     assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["whole"]), expected) > 100 * ON_GPU
 
 
-@pytest.mark.parametrize("name, missing", [("llama_llama3", "rope_freqs.weight"), ("qwen2", "blk.1.attn_k.bias")])
+OPTIONAL = [
+    ("llama_llama3", "rope_freqs.weight"),
+    ("qwen2", "blk.1.attn_k.bias"),
+    ("gpt2", "blk.1.ffn_norm.bias"),
+    ("phi2", "output.bias"),
+    ("glm4", "blk.0.attn_q.bias"),
+]
+
+
+@pytest.mark.parametrize("name, missing", OPTIONAL)
 def test_the_goldens_depend_on_optional_tensors(name: str, missing: str) -> None:
     tokens, expected = golden(name)
     file = model(name)
@@ -128,7 +177,7 @@ def test_the_last_rows_alone_are_the_same(name: str, device: Device) -> None:
         assert not keep or error_of_range(logits, expected[11 - keep : 11]) <= ON_GPU
 
 
-@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3"])
+@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3", "gpt2", "glm4"])
 def test_weights_in_parts_give_the_same_logits(name: str, device: Device) -> None:
     file, (tokens, _) = model(name), golden(name)
     parted, whole = graph_in_parts(file, CONTEXT, MAX_TOKENS, 2048), build_graph(file, CONTEXT, MAX_TOKENS)
@@ -145,7 +194,7 @@ def test_gpu_memory_is_the_file_the_caches_and_the_activations(name: str, device
     file = model(name)
     heads = file.get("attention.head_count")
     depth = file.get("attention.key_length", file.get("embedding_length") // heads)
-    caches = 2 * file.get("block_count") * CONTEXT * file.get("attention.head_count_kv") * depth * 4
+    caches = 2 * file.get("block_count") * CONTEXT * file.get("attention.head_count_kv", heads) * depth * 4
     used = gpu_session(build_graph(file, CONTEXT, MAX_TOKENS), device).device_bytes()
     tables = 2 * 2 * CONTEXT * depth * 4  # of angles, at most two pairs: nothing next to a model that is not tiny
     assert used["state"] == caches

@@ -65,6 +65,7 @@ def schedule(part: Part) -> list[list[np.ndarray]]:
 LARGER = ("conformance/qwen3.pte", "models/gemma3.gguf")
 # Their graphs differ from a sister's in size or in constants.
 SISTERS = ("gemma3_27b", "gemma3_global", "gemma3_scaled", "llama_llama3", "phi3_longrope", "qwen2_yarn")
+SISTERS += ("command_r_plus", "falcon_40b", "gptneox_sequential", "olmo3", "stablelm_12b")
 FILES = [
     pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.stem in SISTERS else [])
     for path in (*PROGRAMS, *MODELS)

@@ -11,7 +11,29 @@ from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.llm.models.model_builder import ModelBuilder, nearest
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3")
+ARCHITECTURES = (
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3n",
+    "phi2",
+    "phi3",
+    "mistral3",
+    "granite",
+    "olmo2",
+    "smollm3",
+    "glm4",
+    "command-r",
+    "cohere2",
+    "stablelm",
+    "starcoder2",
+    "gpt2",
+    "gptneox",
+    "falcon",
+)
 
 
 def build_graph(file: GgufFile, context: int, max_tokens: int, headless: bool = False) -> Graph:

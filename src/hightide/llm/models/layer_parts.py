@@ -25,7 +25,7 @@ def attention(
 ) -> TensorValue:
     """Of layer `n`. Queries and keys go through `head_norm`, then `rope`; queries are multiplied by `temperature`."""
     layer, (heads, kv_heads, depth) = f"blk.{n}", m.attention_dims(n)
-    if m.has(f"{layer}.attn_qkv.weight"):
+    if m.has_in_layers("attn_qkv.weight"):
         rows = (heads * depth, kv_heads * depth, kv_heads * depth)
         q, k, v = m.split(m.linear(h, f"{layer}.attn_qkv"), *rows)
     else:
@@ -41,10 +41,15 @@ def attention(
     return m.linear(attended, f"{layer}.attn_output")
 
 
+def layer_norm_of_heads(m: ModelBuilder) -> Callable[[TensorValue, str], TensorValue] | None:
+    """For `head_norm`, where only the larger models of an architecture have it."""
+    return m.layer_norm if m.has_in_layers("attn_q_norm.weight") else None
+
+
 def feed_forward(m: ModelBuilder, h: TensorValue, n: int, activation: str = "silu") -> TensorValue:
     """Of layer `n`: down(activation(gate) * up), where gate and up may be one matrix."""
     layer = f"blk.{n}"
-    if m.has(f"{layer}.ffn_gate.weight"):
+    if m.has_in_layers("ffn_gate.weight"):
         gate, up = m.linear(h, f"{layer}.ffn_gate"), m.linear(h, f"{layer}.ffn_up")
     else:
         hidden = m.count("feed_forward_length", layer=n)

@@ -1,4 +1,4 @@
-"""Llama and what follows it: Llama 2 and 3, SmolLM2, Mistral, TinyLlama."""
+"""Llama 2 and 3, Mistral, SmolLM2, TinyLlama, Yi: the decoder that the others vary."""
 
 from __future__ import annotations
 

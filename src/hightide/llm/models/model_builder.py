@@ -30,6 +30,7 @@ MAX_DEPTH = 1024  # elements of a head; the largest known is 256
 MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
 INPUTS = ("tokens", "input_pos", "keep", "settings")
 DYNAMIC = (True, False, False, False)
+UNREAD = ("attention.clamp_kqv", "attention.max_alibi_bias")  # they change results, and no architecture has them
 DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
 
@@ -69,6 +70,7 @@ class ModelBuilder:
         self.file, self.context, self.part_bytes, self.headless = file, context, part_bytes, headless
         b = self.graph_builder = GraphBuilder()
         self._weights: dict[str, Any] = {}
+        self._used: set[str] = set()
         self.tokens = b.input((1, max_tokens), "int32")
         input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
         self.settings = b.input((SETTINGS,))
@@ -147,6 +149,12 @@ class ModelBuilder:
     def has(self, name: str) -> bool:
         return name in self.file.tensors
 
+    def has_in_layers(self, name: str) -> bool:
+        """Whether any layer has the tensor; one that has not is then an error."""
+        return any(
+            key.startswith("blk.") and key.partition(".")[2].partition(".")[2] == name for key in self.file.tensors
+        )
+
     def array(self, name: str) -> np.ndarray:
         """A small tensor in float32, on the host."""
         tensor = self._tensor(name)
@@ -165,13 +173,32 @@ class ModelBuilder:
                 self._weights[name] = parts[0] if len(parts) == 1 else parts
         return self._weights[name]
 
+    def rows(self, name: str) -> int:
+        """Of a matrix."""
+        return self._tensor(name).dims[0]
+
+    def matrices(self, name: str, count: int) -> list[TensorValue]:
+        """The matrices that a tensor of three dims holds, each as it lies in the file."""
+        tensor = self._tensor(name)
+        if len(tensor.dims) != 3 or tensor.dims[0] != count or tensor.dims[-1] % BLOCK:
+            raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not {count} matrices")
+        dims = tensor.dims[1:]
+        size = tensor.data.length // count
+        parts = (Blob(tensor.data.source, tensor.data.offset + n * size, size) for n in range(count))
+        return [self.graph_builder.stored(dims, tensor.type, part) for part in parts]
+
+    def leave_out(self, prefix: str) -> None:
+        """Tensors that the model does not need."""
+        self._used.update(name for name in self.file.tensors if name.startswith(prefix))
+
     def _tensor(self, name: str) -> GgufTensor:
+        self._used.add(name)
         tensor = self.file.tensors.get(name)
         if tensor is None:
             raise ProgramError(f"{self.file.path} has no tensor {name}{nearest(name, self.file.tensors)}")
         if tensor.type not in BLOCK_TYPES:
-            known = ", ".join(BLOCK_TYPES)
-            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported")
+            known, close = ", ".join(BLOCK_TYPES), nearest(tensor.type, BLOCK_TYPES)
+            raise UnsupportedError(f"{self.file.path}: tensor {name} is {tensor.type}; {known} are supported{close}")
         if 0 in tensor.dims or not tensor.dims:
             raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}")
         return tensor
@@ -200,7 +227,7 @@ class ModelBuilder:
         weight, bias = self.weight(f"{name}.weight"), f"{name}.bias"
         if not self.has(bias):
             return self.graph_builder.call("aten.linear.default", x, weight, None)
-        given, rows = self.array(bias), self._tensor(f"{name}.weight").dims[0]
+        given, rows = self.array(bias), self.rows(f"{name}.weight")
         if given.shape != (rows,):
             raise ProgramError(f"{self.file.path}: {bias} has dims {list(given.shape)}, not [{rows}]")
         return self.graph_builder.call("aten.linear.default", x, weight, self.graph_builder.constant(given))
@@ -216,6 +243,10 @@ class ModelBuilder:
         weight, bias = self.array(f"{name}.weight"), f"{name}.bias"
         shape = [x.dims[-1]]
         if weight.ndim == 2:
+            if weight.shape != x.dims[-2:]:
+                raise ProgramError(
+                    f"{self.file.path}: {name}.weight has dims {list(weight.shape)}, not {list(x.dims[-2:])}"
+                )
             normed, _, _ = b.call("aten.native_layer_norm.default", x, shape, None, None, eps)
             return self.multiply(normed, b.constant(weight))
         given = b.constant(self.array(bias)) if self.has(bias) else None
@@ -327,13 +358,23 @@ class ModelBuilder:
     def head(self, x: TensorValue, softcap: float = 0.0, scale: float = 1.0) -> TensorValue:
         """Logits; a model without an output matrix uses its embedding."""
         if self.headless:
+            self.leave_out("output.")
             return x
         logits = self.linear(x, "output" if self.has("output.weight") else "token_embd")
         logits = self.scale(logits, scale) if scale != 1 else logits
         return self.softcap(logits, softcap) if softcap else logits
 
     def finish(self, logits: TensorValue) -> Graph:
-        """The graph, with outputs (logits, ids)."""
+        """The graph, with outputs (logits, ids). What the file has and the model did not read would change them."""
+        self.leave_out("rope_")  # factors for other contexts
+        for name in self.file.tensors:
+            if name not in self._used:
+                kind = self.file.architecture
+                raise UnsupportedError(f"{self.file.path} has tensor {name}, which a {kind} model here does not use")
+        for key in UNREAD:
+            if self.file.get(key):
+                where = f"{self.file.path}: {self.file.architecture}.{key}"
+                raise UnsupportedError(f"{where} is {self.file.get(key)!r}, which is not supported")
         b = self.graph_builder
         ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
         return b.graph(logits, ids)
