@@ -190,6 +190,7 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "context": opening.context,
         "device": opening.device,
         "kv": None if opening.kv is None else opening.kv.value,
+        "quantize": None if opening.quantize is None else opening.quantize.value,
         "routes": parse_routes(opening.route or ()),
         "max_sequences": engine.max_sequences,
         "max_waiting": engine.max_sequences + engine.max_waiting,

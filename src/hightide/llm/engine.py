@@ -81,10 +81,11 @@ class Engine(Closing):
         device: str | int | None = None,
         chunk: int | None = None,
         kv: str | None = None,
+        quantize: str | None = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program, as `LLM` does.
+        """Opens a GGUF model, a Hugging Face folder or a `.pte` program, as `LLM` does.
 
         `max_sequences` run at a time; up to `max_waiting` more wait. `kv_memory` ("2 GiB", or bytes) is what all keys
         and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
@@ -95,7 +96,7 @@ class Engine(Closing):
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
         answers; by default if its file says so.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, routes, progress)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)

