@@ -122,12 +122,15 @@ def make(name: str, out: Path) -> None:
     with torch.no_grad():
         for parameter in model.parameters():  # norms and biases are random, too
             parameter += torch.randn_like(parameter) * (0.1 if parameter.ndim > 1 else 0.3)
-    model = model.to(spec.dtype)
-    model.save_pretrained(out / name, max_shard_size=spec.shard_bytes)
+    model.to(spec.dtype).save_pretrained(out / name, max_shard_size=spec.shard_bytes)
+    # Read again: in the model above the rotary frequencies were rounded with the weights.
+    model = getattr(transformers, spec.model).from_pretrained(
+        out / name, dtype=torch.float32, attn_implementation="eager"
+    )
     write_byte_level(out / name)
     tokens = np.random.default_rng(7).integers(3, VOCAB, TOKENS)
     with torch.no_grad():
-        logits = model.double()(torch.tensor(tokens)[None]).logits[0].numpy()
+        logits = model.eval().double()(torch.tensor(tokens)[None]).logits[0].numpy()
     np.savez_compressed(out / f"{name}.npz", tokens=tokens, logits=logits.astype(np.float32))
 
 

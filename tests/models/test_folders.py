@@ -163,6 +163,19 @@ def test_shards(tmp_path: Path) -> None:
     assert all(bytes(parted.tensors[n].data.view()) == bytes(whole.tensors[n].data.view()) for n in whole.tensors)
 
 
+FOLDERS = Path(__file__).parent / "folders"
+SAVED = sorted(path.name for path in FOLDERS.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_folders_that_transformers_saved(name: str) -> None:
+    """make_folders.py made them, and the logits in float64."""
+    with np.load(FOLDERS / f"{name}.npz") as arrays:
+        tokens, expected = arrays["tokens"], arrays["logits"]
+    graph = build_graph(read_model(FOLDERS / name), CONTEXT, MAX_TOKENS)
+    assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
 def folder_with_tokenizer(folder: Path) -> Path:
     """A small random llama with as many tokens as its tokenizer."""
     rng = np.random.default_rng(5)

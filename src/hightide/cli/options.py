@@ -55,6 +55,12 @@ Device = Annotated[
 ]
 Kv = Annotated[KvType | None, typer.Option(help="Type of the KV cache. Default: f16 on a GPU that has it, else f32.")]
 QuantizeTo = Annotated[Quantize | None, typer.Option(help="Hold float weights in blocks of this type.")]
+AdapterPaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter", metavar="PATH[=WEIGHT]", help="Merge a LoRA adapter: a GGUF file or a PEFT folder. Repeatable."
+    ),
+]
 Route = Annotated[
     list[str] | None,
     typer.Option("--route", metavar="NAME=OPTION", help="Force a kernel route, such as linear.gemv=split. Repeatable."),
@@ -74,6 +80,7 @@ class ModelOptions:
     device: Device = None
     kv: Kv = None
     quantize: QuantizeTo = None
+    adapter: AdapterPaths = None
     route: Route = None
 
 
@@ -108,6 +115,18 @@ class SamplingOptions:
     def by_name(self) -> dict[str, Any]:
         """As `LLM.stream` takes them."""
         return asdict(self) | {"on_full": self.on_full.value}
+
+
+def read_adapters(given: list[str] | None) -> dict[str, float]:
+    """Paths with weights, as `LLM` takes them."""
+    adapters = {}
+    for text in given or ():
+        path, equals, weight = text.rpartition("=")
+        try:
+            adapters[path if equals else text] = float(weight) if equals else 1.0
+        except ValueError:
+            raise InputError(f"an adapter is PATH or PATH=WEIGHT, and {weight!r} is not a number") from None
+    return adapters
 
 
 def decode_text(data: bytes, what: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hightide.cli.groups import grouped
-from hightide.cli.options import MODEL_HELP, ModelOptions
+from hightide.cli.options import MODEL_HELP, ModelOptions, read_adapters
 from hightide.errors import HightideError, InputError
 from hightide.llm.default_model import DEFAULT
 from hightide.ops.choices import parse_routes
@@ -191,6 +191,7 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "device": opening.device,
         "kv": None if opening.kv is None else opening.kv.value,
         "quantize": None if opening.quantize is None else opening.quantize.value,
+        "adapters": read_adapters(opening.adapter) or None,
         "routes": parse_routes(opening.route or ()),
         "max_sequences": engine.max_sequences,
         "max_waiting": engine.max_sequences + engine.max_waiting,

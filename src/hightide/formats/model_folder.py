@@ -62,12 +62,12 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
     names = get_tensor_name_map(ARCHITECTURE[recipe.architecture], config.layers)
     tensors = {}
     for name, tensor in stored.items():
-        mapped = None if _is_unused(name) else _mapped(folder, names, name)
+        mapped = None if _is_unused(name) else mapped_name(folder, names, name)
         if mapped is None or (mapped == "output.weight" and config.get("tie_word_embeddings")):
             continue
         if mapped in tensors:
             raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
-        tensors[mapped] = recipe.change(config, _as_floats(folder, mapped, tensor))
+        tensors[mapped] = recipe.change(config, as_floats(folder, mapped, tensor))
     return tensors | {name: given(name, array) for name, array in recipe.extra(config).items()}
 
 
@@ -75,7 +75,7 @@ def _is_unused(name: str) -> bool:
     return name.endswith(UNUSED_ENDS) or any(part in name for part in OTHER_PARTS)
 
 
-def _mapped(folder: Path, names: TensorNameMap, name: str) -> str:
+def mapped_name(folder: Path, names: TensorNameMap, name: str) -> str:
     """The name in GGUF; that of a text model may be inside another's, or lack the usual beginning."""
     plain = name.replace("language_model.", "")
     for known in (plain, f"model.{plain}"):
@@ -84,7 +84,7 @@ def _mapped(folder: Path, names: TensorNameMap, name: str) -> str:
     raise UnsupportedError(f"{folder} has a tensor that its architecture does not have: {name}")
 
 
-def _as_floats(folder: Path, name: str, tensor: StoredTensor) -> GgufTensor:
+def as_floats(folder: Path, name: str, tensor: StoredTensor) -> GgufTensor:
     if tensor.type in FLOATS:
         return GgufTensor(name, tensor.type, tensor.dims, tensor.data)
     if tensor.type != "F64":

@@ -25,7 +25,7 @@ from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Placement, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Model, Placement, Prompt, check_opening, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
@@ -82,6 +82,7 @@ class Engine(Closing):
         chunk: int | None = None,
         kv: str | None = None,
         quantize: str | None = None,
+        adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -96,7 +97,7 @@ class Engine(Closing):
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
         answers; by default if its file says so.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, adapters, routes, progress)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
@@ -124,7 +125,8 @@ class Engine(Closing):
     def _drafter(self, path: str | os.PathLike[str], chunk: int | None, placement: Placement) -> Drafter:
         if self.pooling:
             raise InputError("a draft model guesses tokens; embeddings have none")
-        model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None, pooling=""))
+        guessing = replace(placement, kv_bytes=None, pooling="", adapters={})
+        model = open_model(path, self.tokenizer, None, chunk, guessing)
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
         if ours != its:
             model.decoder.close()

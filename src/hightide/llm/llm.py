@@ -16,7 +16,7 @@ from hightide.llm.answer import Completion, Piece
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, Straight, check_state
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Model, Prompt, check_opening, open_model
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
@@ -96,6 +96,7 @@ class LLM(Closing):
         chunk: int | None = None,
         kv: str | None = None,
         quantize: str | None = None,
+        adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -105,9 +106,10 @@ class LLM(Closing):
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
         model): by default 512 on a GPU, 128 on a software adapter. `device` and `routes` are as in `hightide.load`.
         `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them. `quantize`, one
-        of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read.
+        of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read. `adapters` are LoRA adapters to
+        merge: a path, several, or paths with weights.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, adapters, routes, progress)
         self.lock = threading.RLock()
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
         self.path = self._model.path

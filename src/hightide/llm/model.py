@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
+from hightide.formats.adapters import checked_adapters, merged, read_adapter
 from hightide.formats.model_file import is_model, read_model
 from hightide.formats.quantizers import checked_kind, quantized
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
@@ -49,6 +50,7 @@ PAGE = 16  # tokens
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
+Adapters = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Placement:
     pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
     kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
     alike: bool = False  # rows are computed alike whatever else is in their batch
+    adapters: Mapping[str, float] = field(default_factory=dict)  # paths of LoRA adapters, and how much of each
     quantize: str | None = None  # the block type that float weights become
     pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
 
@@ -163,6 +166,7 @@ def check_opening(
     device: Any,
     kv: Any,
     quantize: Any,
+    adapters: Any,
     routes: Any,
     progress: Any,
 ) -> Placement:
@@ -177,7 +181,8 @@ def check_opening(
     check_callable("progress", progress)
     check_kv(kv)
     checked = check_routes({} if routes is None else routes)
-    return Placement(named_device(device), kv, checked, progress, quantize=checked_kind(quantize))
+    kind, wanted = checked_kind(quantize), checked_adapters(adapters)
+    return Placement(named_device(device), kv, checked, progress, quantize=kind, adapters=wanted)
 
 
 def open_model(
@@ -195,8 +200,8 @@ def open_model(
     pooling = ""
     if is_model(path):
         decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
-    elif placement.quantize is not None:
-        raise InputError(f"{path.name} is a program, whose weights are as they were exported; quantize is for models")
+    elif placement.quantize is not None or placement.adapters:
+        raise InputError(f"{path.name} is a program; quantize and adapters are for GGUF models and folders")
     elif placement.pooling:
         raise UnsupportedError(f"{path.name} is not a GGUF model; only those give embeddings")
     else:
@@ -206,12 +211,18 @@ def open_model(
     try:
         found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
-        return Model(
-            path, decoder, found, frozenset(known), [*fingerprint(path), *(placement.quantize or "").encode()], pooling
-        )
+        return Model(path, decoder, found, frozenset(known), _fingerprint(path, placement), pooling)
     except BaseException:
         decoder.close()
         raise
+
+
+def _fingerprint(path: Path, placement: Placement) -> list[int]:
+    """Of the weights as they are held."""
+    own = [*fingerprint(path), *(placement.quantize or "").encode()]
+    for adapter, weight in placement.adapters.items():
+        own += fingerprint(Path(adapter)) + list(np.float64(weight).tobytes())
+    return own
 
 
 def _open_gguf(
@@ -220,6 +231,8 @@ def _open_gguf(
     """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
         file = read_model(path)
+        if placement.adapters:
+            file = merged(file, [(read_adapter(name, file), weight) for name, weight in placement.adapters.items()])
         if placement.quantize is not None:
             file = quantized(file, placement.quantize)
         context = choose_context(file, context)
