@@ -83,7 +83,7 @@ FOLDERS = {
         tie_word_embeddings=True,
     ),
     "gemma": _folder("Gemma", kept=False, head_dim=16),
-    "gemma2": _folder("Gemma2", kept=False, head_dim=16, sliding_window=9),
+    "gemma2": _folder("Gemma2", kept=False, head_dim=16, query_pre_attn_scalar=16, sliding_window=9),
     "granite": _folder(
         "Granite",
         kept=False,
