@@ -15,8 +15,8 @@ from test_folders import CONFIGS, folder_of
 
 from hightide import LLM
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
-from hightide.formats.adapters import checked_adapters, merged, read_adapter
 from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.lora import checked_adapters, merged, read_adapter
 from hightide.formats.model_file import read_model
 from hightide.ops.blocks.layout import dequantize
 

@@ -25,7 +25,7 @@ from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
-from hightide.llm.model import Adapters, Model, Placement, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Model, Placement, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
@@ -97,7 +97,8 @@ class Engine(Closing):
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
         answers; by default if its file says so.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, adapters, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = with_weights(placement, quantize, adapters)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)

@@ -16,7 +16,7 @@ from hightide.llm.answer import Completion, Piece
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, Straight, check_state
 from hightide.llm.generation import Generation
-from hightide.llm.model import Adapters, Model, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Model, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
@@ -109,7 +109,8 @@ class LLM(Closing):
         of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read. `adapters` are LoRA adapters to
         merge: a path, several, or paths with weights.
         """
-        placement = check_opening(model, tokenizer, context, chunk, device, kv, quantize, adapters, routes, progress)
+        placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = with_weights(placement, quantize, adapters)
         self.lock = threading.RLock()
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
         self.path = self._model.path

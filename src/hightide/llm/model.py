@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
-from hightide.formats.adapters import checked_adapters, merged, read_adapter
+from hightide.formats.lora import checked_adapters, merged, read_adapter
 from hightide.formats.model_file import is_model, read_model
 from hightide.formats.quantizers import checked_kind, quantized
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
@@ -159,16 +159,7 @@ class Model:
 
 
 def check_opening(
-    model: Any,
-    tokenizer: Any,
-    context: Any,
-    chunk: Any,
-    device: Any,
-    kv: Any,
-    quantize: Any,
-    adapters: Any,
-    routes: Any,
-    progress: Any,
+    model: Any, tokenizer: Any, context: Any, chunk: Any, device: Any, kv: Any, routes: Any, progress: Any
 ) -> Placement:
     """The options that `LLM` and `Engine` have in common, checked before anything is opened."""
     check_path("model", model)
@@ -180,9 +171,12 @@ def check_opening(
         check_int("chunk", chunk, 1)
     check_callable("progress", progress)
     check_kv(kv)
-    checked = check_routes({} if routes is None else routes)
-    kind, wanted = checked_kind(quantize), checked_adapters(adapters)
-    return Placement(named_device(device), kv, checked, progress, quantize=kind, adapters=wanted)
+    return Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
+
+
+def with_weights(placement: Placement, quantize: Any, adapters: Any) -> Placement:
+    """The same, with what is to be done to the weights as they are read."""
+    return replace(placement, quantize=checked_kind(quantize), adapters=checked_adapters(adapters))
 
 
 def open_model(

@@ -39,7 +39,7 @@ class LowRank:
 
 
 @dataclass(frozen=True)
-class Adapter:
+class LoraAdapter:
     path: Path
     changes: Mapping[str, LowRank]  # by the names of tensors in GGUF
 
@@ -61,7 +61,7 @@ def checked_adapters(adapters: Any) -> dict[str, float]:
     return checked
 
 
-def read_adapter(path: str | os.PathLike[str], model: GgufFile) -> Adapter:
+def read_adapter(path: str | os.PathLike[str], model: GgufFile) -> LoraAdapter:
     """An adapter for this model; an error if it is for another."""
     path = Path(path)
     with reading(path):
@@ -70,10 +70,10 @@ def read_adapter(path: str | os.PathLike[str], model: GgufFile) -> Adapter:
             _check(path, model, name, change)
     if not changes:
         raise ProgramError(f"{path} changes nothing")
-    return Adapter(path, changes)
+    return LoraAdapter(path, changes)
 
 
-def merged(model: GgufFile, adapters: Sequence[tuple[Adapter, float]]) -> GgufFile:
+def merged(model: GgufFile, adapters: Sequence[tuple[LoraAdapter, float]]) -> GgufFile:
     """The model with its matrices changed. Float32 stays so; what is not becomes float16."""
     tensors = dict(model.tensors)
     for name in {name for adapter, _ in adapters for name in adapter.changes}:
