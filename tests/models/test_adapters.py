@@ -13,12 +13,16 @@ from hf_folders import folder_tensors, safetensors_bytes, write_folder
 from test_architectures import model
 from test_folders import CONFIGS, folder_of
 
-from hightide import LLM
+from hightide import LLM, Engine
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, GgufTensor
-from hightide.formats.lora import checked_adapters, merged, read_adapter
+from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
 from hightide.formats.model_file import read_model
+from hightide.gpu.device import Device
+from hightide.llm.batch import Batch, Rows
+from hightide.llm.decoder import RaggedDecoder
 from hightide.ops.blocks.layout import dequantize
+from hightide.runtime.gpu_session import GpuSession
 
 TARGETS = {
     "llama": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.down_proj"),
@@ -123,12 +127,12 @@ def test_an_adapter_on_a_quantised_model(tmp_path: Path) -> None:
     assert_same(made, merged_folder(tmp_path / "merged", "llama", {0: ALPHA / RANK}), 1e-2)
 
 
-def test_adapters_change_answers(tmp_path: Path) -> None:
+def test_merged_adapters_change_answers(tmp_path: Path) -> None:
     folder, adapter = folder_of("llama", tmp_path), peft_folder(tmp_path / "adapter", "llama")
     options: dict[str, Any] = {"device": "cpu", "context": 48}
     answers = []
-    for adapters in (None, {str(adapter): 0.0}, adapter):
-        with LLM(folder, adapters=adapters, **options) as llm:
+    for merge in (None, {str(adapter): 0.0}, adapter):
+        with LLM(folder, merge=merge, **options) as llm:
             answers.append(llm.generate([5, 6, 7], max_tokens=8, ignore_eos=True).tokens)
     merged_folder(tmp_path / "merged", "llama", {0: ALPHA / RANK})
     with LLM(tmp_path / "merged", **options) as llm:
@@ -171,3 +175,91 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_options_that_name_no_adapters(adapters: Any) -> None:
     with pytest.raises(InputError):
         checked_adapters(adapters)
+
+
+# ---- switched by answer
+
+
+@pytest.fixture(scope="module")
+def with_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
+    """A model and two adapters."""
+    folder = tmp_path_factory.mktemp("adapters")
+    names = {"first": 0, "second": 1}
+    return folder_of("llama", folder), {name: peft_folder(folder / name, "llama", n) for name, n in names.items()}
+
+
+PROMPT = [5, 6, 7, 8, 9, 11, 4, 3, 2, 77, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]  # more than a page
+CHOICES: list[dict[str, float]] = [{}, {"first": 1.0}, {"second": 0.5}, {"first": -1.0, "second": 2.0}, {"first": 0.0}]
+
+
+def merged_answers(folder: Path, adapters: dict[str, Path], device: str | None) -> list[list[int]]:
+    """What a model gives that each choice is merged into."""
+    answers = []
+    for choice in CHOICES:
+        merge = {str(adapters[name]): weight for name, weight in choice.items()}
+        with LLM(folder, merge=merge, device=device, context=64, kv="f32") as llm:
+            answers.append(llm.generate(PROMPT, max_tokens=8, ignore_eos=True).tokens)
+    assert len({tuple(answer) for answer in answers}) == len(CHOICES) - 1
+    return answers
+
+
+def test_answers_switch_adapters(with_two: tuple[Path, dict[str, Path]]) -> None:
+    """One model, in any order, over the keys and values of other adapters."""
+    folder, adapters = with_two
+    expected = merged_answers(folder, adapters, "cpu")
+    with LLM(folder, adapters=adapters, device="cpu", context=64) as llm:
+        for n in (0, 1, 1, 2, 0, 3, 4, 1):
+            answer = llm.generate(PROMPT, max_tokens=8, ignore_eos=True, adapters=CHOICES[n])
+            assert answer.tokens == expected[n]
+            if n == 4:
+                assert answer.stats.reused_tokens == 0
+        with pytest.raises(InputError, match="no adapter 'third'; it was opened with first, second"):
+            llm.generate(PROMPT, adapters={"third": 1.0})
+        with pytest.raises(InputError, match="finite number"):
+            llm.generate(PROMPT, adapters={"first": float("inf")})
+
+
+@pytest.mark.gpu
+def test_one_batch_has_rows_of_many_adapters(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+    folder, adapters = with_two
+    expected = merged_answers(folder, adapters, None)
+    with Engine(folder, adapters=list(adapters.values()), context=64, kv="f32", max_sequences=8) as engine:
+        requests = [
+            engine.submit(PROMPT, max_tokens=8, ignore_eos=True, adapters=choice) for choice in (*CHOICES, *CHOICES)
+        ]
+        answers = [request.result().tokens for request in requests]
+    assert answers == expected * 2
+
+
+@pytest.mark.gpu
+def test_a_step_without_adapters_has_no_work_for_them(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+    folder, adapters = with_two
+    counts = {}
+    with LLM(folder, adapters=adapters, context=64) as llm:
+        for strengths in (None, np.ones(2, np.float32)):
+            rows = Rows(PROMPT[:1], 0, [0], strengths=strengths)
+            assert isinstance(llm.decoder, RaggedDecoder) and isinstance(llm.decoder.session, GpuSession)
+            recording = llm.decoder.session.recording(llm.decoder.inputs(Batch([rows])))
+            labels = [command.label for command in recording.commands]
+            counts[strengths is None] = sum("low_rank" in label for label in labels)
+    assert counts == {True: 0, False: 2 * len(pairs("llama"))}
+
+
+def test_what_cannot_be_switched_is_refused(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    adapter = tmp_path / "head"
+    adapter.mkdir()
+    adapter.joinpath("adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 1}', "utf-8")
+    sides = {"A": np.ones((2, 64), np.float32), "B": np.ones((131, 2), np.float32)}
+    tensors = {f"base_model.model.lm_head.lora_{side}.weight": array for side, array in sides.items()}
+    adapter.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    with pytest.raises(UnsupportedError, match=r"output\.weight, which answers cannot switch; merge it"):
+        LLM(folder, adapters=adapter, device="cpu", context=48)
+    with LLM(folder, merge=adapter, device="cpu", context=48) as llm:
+        llm.generate([5], max_tokens=1)
+
+
+@pytest.mark.parametrize("adapters", [[3], {3: "a"}, ["x/a", "y/a"]])
+def test_names_that_cannot_be(adapters: Any) -> None:
+    with pytest.raises(InputError):
+        named_adapters(adapters)

@@ -55,10 +55,10 @@ Device = Annotated[
 ]
 Kv = Annotated[KvType | None, typer.Option(help="Type of the KV cache. Default: f16 on a GPU that has it, else f32.")]
 QuantizeTo = Annotated[Quantize | None, typer.Option(help="Hold float weights in blocks of this type.")]
-AdapterPaths = Annotated[
+MergePaths = Annotated[
     list[str] | None,
     typer.Option(
-        "--adapter", metavar="PATH[=WEIGHT]", help="Merge a LoRA adapter: a GGUF file or a PEFT folder. Repeatable."
+        "--merge", metavar="PATH[=WEIGHT]", help="Merge a LoRA adapter: a GGUF file or a PEFT folder. Repeatable."
     ),
 ]
 Route = Annotated[
@@ -80,7 +80,7 @@ class ModelOptions:
     device: Device = None
     kv: Kv = None
     quantize: QuantizeTo = None
-    adapter: AdapterPaths = None
+    merge: MergePaths = None
     route: Route = None
 
 
@@ -117,7 +117,7 @@ class SamplingOptions:
         return asdict(self) | {"on_full": self.on_full.value}
 
 
-def read_adapters(given: list[str] | None) -> dict[str, float]:
+def read_merging(given: list[str] | None) -> dict[str, float]:
     """Paths with weights, as `LLM` takes them."""
     adapters = {}
     for text in given or ():

@@ -30,7 +30,7 @@ _PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRankChange:
     """What is added to one matrix: scale * up @ down."""
 
     down: GgufTensor  # [rank, in]
@@ -41,7 +41,7 @@ class LowRank:
 @dataclass(frozen=True)
 class LoraAdapter:
     path: Path
-    changes: Mapping[str, LowRank]  # by the names of tensors in GGUF
+    changes: Mapping[str, LowRankChange]  # by the names of tensors in GGUF
 
 
 def checked_adapters(adapters: Any) -> dict[str, float]:
@@ -59,6 +59,24 @@ def checked_adapters(adapters: Any) -> dict[str, float]:
             raise InputError(f"the weight of the adapter {path} is {weight!r}, not a number")
         checked[os.fspath(path)] = float(weight)
     return checked
+
+
+def named_adapters(adapters: Any) -> dict[str, Path]:
+    """Paths by name, from one path, several, or names with paths; a path without a name is called as its file."""
+    if adapters is None:
+        return {}
+    if isinstance(adapters, str | os.PathLike):
+        adapters = [adapters]
+    pairs = adapters.items() if isinstance(adapters, Mapping) else [(None, path) for path in adapters]
+    named: dict[str, Path] = {}
+    for name, path in pairs:
+        if not isinstance(path, str | os.PathLike) or not isinstance(name, str | None):
+            raise InputError(f"an adapter is a path, or a name with a path, not {name!r}: {path!r}")
+        called = Path(path).resolve().stem if name is None else name
+        if called in named:
+            raise InputError(f"two adapters are called {called!r}; give them names")
+        named[called] = Path(path)
+    return named
 
 
 def read_adapter(path: str | os.PathLike[str], model: GgufFile) -> LoraAdapter:
@@ -82,7 +100,7 @@ def merged(model: GgufFile, adapters: Sequence[tuple[LoraAdapter, float]]) -> Gg
     return replace(model, tensors=tensors)
 
 
-def _merged(tensor: GgufTensor, changes: Sequence[LowRank]) -> GgufTensor:
+def _merged(tensor: GgufTensor, changes: Sequence[LowRankChange]) -> GgufTensor:
     kind, dtype = ("F32", np.float32) if tensor.type == "F32" else ("F16", np.float16)
     downs = [read_rows(change.down, 0, change.down.dims[0]) * np.float32(change.scale) for change in changes]
 
@@ -95,7 +113,7 @@ def _merged(tensor: GgufTensor, changes: Sequence[LowRank]) -> GgufTensor:
     return of_rows(tensor, kind, tensor.dims, rows)
 
 
-def _check(path: Path, model: GgufFile, name: str, change: LowRank) -> None:
+def _check(path: Path, model: GgufFile, name: str, change: LowRankChange) -> None:
     tensor = model.tensors.get(name)
     if tensor is None:
         raise ProgramError(f"{path} changes {name}, which {model.path.name} does not have: it is for another model")
@@ -107,7 +125,7 @@ def _check(path: Path, model: GgufFile, name: str, change: LowRank) -> None:
         raise ProgramError(f"{path} scales {name} by {change.scale}")
 
 
-def _from_gguf(path: Path, model: GgufFile) -> dict[str, LowRank]:
+def _from_gguf(path: Path, model: GgufFile) -> dict[str, LowRankChange]:
     file = read_gguf(path)
     kind = file.metadata.get("general.type"), file.metadata.get("adapter.type")
     if kind != ("adapter", "lora"):
@@ -126,7 +144,7 @@ def _from_gguf(path: Path, model: GgufFile) -> dict[str, LowRank]:
     changes = {}
     for target, pair in pairs.items():
         down, up = _pair(path, target, pair, "a", "b")
-        changes[target] = LowRank(down, up, alpha / max(down.dims[0], 1) if alpha else 1.0)
+        changes[target] = LowRankChange(down, up, alpha / max(down.dims[0], 1) if alpha else 1.0)
     return changes
 
 
@@ -136,7 +154,7 @@ def _pair(path: Path, target: str, pair: Mapping[str, Any], down: str, up: str) 
     return pair[down], pair[up]
 
 
-def _from_peft(folder: Path, model: GgufFile) -> dict[str, LowRank]:
+def _from_peft(folder: Path, model: GgufFile) -> dict[str, LowRankChange]:
     if not (folder / PEFT_CONFIG).is_file():
         raise InputError(f"{folder} is neither a GGUF adapter nor a PEFT folder with {PEFT_CONFIG}")
     config = read_json(folder / PEFT_CONFIG)
@@ -162,7 +180,7 @@ def _from_peft(folder: Path, model: GgufFile) -> dict[str, LowRank]:
         target = mapped_name(folder, names, f"{source}.weight")
         turned = recipe.change(base, as_floats(folder, target, up))  # its rows are those of the weight
         scale = _peft_scale(folder, config, source, down.dims[0])
-        changes[target] = LowRank(as_floats(folder, target, down), turned, scale)
+        changes[target] = LowRankChange(as_floats(folder, target, down), turned, scale)
     return changes
 
 

@@ -25,7 +25,7 @@ from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
-from hightide.llm.model import Adapters, Model, Placement, Prompt, check_opening, open_model, with_weights
+from hightide.llm.model import Adapters, Merging, Model, Placement, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
@@ -82,6 +82,7 @@ class Engine(Closing):
         chunk: int | None = None,
         kv: str | None = None,
         quantize: str | None = None,
+        merge: Merging = None,
         adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
@@ -98,7 +99,7 @@ class Engine(Closing):
         answers; by default if its file says so.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
-        placement = with_weights(placement, quantize, adapters)
+        placement = with_weights(placement, quantize, merge, adapters)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
@@ -126,7 +127,7 @@ class Engine(Closing):
     def _drafter(self, path: str | os.PathLike[str], chunk: int | None, placement: Placement) -> Drafter:
         if self.pooling:
             raise InputError("a draft model guesses tokens; embeddings have none")
-        guessing = replace(placement, kv_bytes=None, pooling="", adapters={})
+        guessing = replace(placement, kv_bytes=None, pooling="", merge={}, adapters={})
         model = open_model(path, self.tokenizer, None, chunk, guessing)
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
         if ours != its:
