@@ -17,7 +17,10 @@ def convert(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The GGUF file to write.")],
     quantize: QuantizeTo = None,
 ) -> None:
-    """Write a Hugging Face folder as a GGUF file, with its tokenizer; --quantize makes it smaller."""
+    """Write a Hugging Face folder as a GGUF file.
+
+    Its tokenizer is in the file; --quantize makes it smaller.
+    """
     with bar(f"converting {model.resolve().name}", "bytes") as tell:
         convert_model(model, out, None if quantize is None else quantize.value, tell)
     note(f"wrote {out}, {out.stat().st_size / 1e6:.1f} MB")

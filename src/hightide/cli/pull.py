@@ -13,5 +13,8 @@ def pull(
     name: Annotated[str, typer.Argument(metavar="NAME", help="OWNER/MODEL, or OWNER/MODEL:TYPE for a GGUF file.")],
     revision: Annotated[str | None, typer.Option(help="A branch, a tag or a commit. Default: the newest.")] = None,
 ) -> None:
-    """Fetch a model from the Hugging Face Hub into the cache that other tools share, and print its path."""
+    """Fetch a model from the Hugging Face Hub.
+
+    It goes into the cache that other tools share; its path is printed.
+    """
     print(hub.pull(name, revision))
