@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 
 from hightide.formats.gguf import GgufFile
 from hightide.ops.blocks.layout import dequantize
@@ -35,6 +37,11 @@ GEMMA = {
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+VOCAB = 291  # tokens of the tokenizers below
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}[{{ message.role }}] {{ message.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
 
 
 def safetensors_bytes(tensors: Mapping[str, np.ndarray], kinds: Mapping[str, str] | None = None) -> bytes:
@@ -78,3 +85,55 @@ def folder_tensors(file: GgufFile) -> dict[str, np.ndarray]:
             array = array.reshape(heads, -1, 2, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
         found[(f"model.layers.{layer}." if layer else "") + f"{name}.{end}"] = array
     return found
+
+
+def write_byte_level(folder: Path) -> None:
+    """Byte-level BPE of 256 bytes and a few words, with a template and two tokens that end an answer."""
+    special = ["<pad>", "<s>", "</s>", "<|eot|>"]
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    pairs = "t h|th e|Ġ a|Ġ the|o n|i n|e r|r e|a t|e n|o r|Ġ s|Ġ w|l l|o u|i s|e s"
+    merges = [tuple(pair.split()) for pair in re.split(r"\|", pairs)]
+    tokens = [*special, *alphabet, *("".join(pair) for pair in merges)]
+    tokens += [f"<extra_{n}>" for n in range(VOCAB - len(tokens))]
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE({token: n for n, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_special_tokens(special)
+    folder.joinpath("tokenizer.json").write_text(backend.to_str(), "utf-8")
+    config = {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "add_bos_token": True,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+    folder.joinpath("tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    folder.joinpath("chat_template.jinja").write_text(TEMPLATE, "utf-8")
+    ends = {"bos_token_id": 1, "eos_token_id": [2, 3]}
+    folder.joinpath("generation_config.json").write_text(json.dumps(ends), "utf-8")
+
+
+def write_sentencepiece(folder: Path) -> None:
+    """Merged characters with bytes to fall back on and a space before the text, as Llama 2 has it."""
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *"▁hetaoinsrl",
+        "he",
+        "▁t",
+        "in",
+        "▁the",
+    ]
+    merges = [("h", "e"), ("▁", "t"), ("i", "n"), ("▁t", "he")]
+    ids = {token: n for n, token in enumerate(tokens)}
+    model = tokenizers.models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    backend = tokenizers.Tokenizer(model)
+    steps = [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    backend.normalizer = tokenizers.normalizers.Sequence(steps)
+    d = tokenizers.decoders
+    backend.decoder = d.Sequence([d.Replace("▁", " "), d.ByteFallback(), d.Fuse(), d.Strip(" ", 1, 0)])
+    backend.add_special_tokens(["<unk>", "<s>", "</s>"])
+    folder.joinpath("tokenizer.json").write_text(backend.to_str(), "utf-8")
+    config = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "chat_template": TEMPLATE}
+    folder.joinpath("tokenizer_config.json").write_text(json.dumps(config), "utf-8")

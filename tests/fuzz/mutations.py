@@ -64,6 +64,8 @@ def _mutated(kind: str, name: str, data: bytes, chance: Random) -> bytes:
         makers += [*[traced.number] * 10, traced.offset, traced.offset, traced.text]
     elif kind == "gguf":
         makers += [_gguf_field, _gguf_field, _gguf_field, _gguf_info, _gguf_info]
+    elif kind == "folder":
+        makers += [_folder_config, _folder_config, _folder_header, _folder_header]
     elif kind in ("json", "cache"):
         makers += [_json_node] * 6
     elif kind == "template":
@@ -292,6 +294,21 @@ NODES = (
     {"type": "BPE"},
     [None],
 )
+
+
+def _folder_config(data: bytes, chance: Random) -> bytes:
+    config, newline, weights = data.partition(b"\n")
+    return _json_node(config, chance).replace(b"\n", b" ") + newline + weights
+
+
+def _folder_header(data: bytes, chance: Random) -> bytes:
+    """The header of the safetensors behind the config, its length right."""
+    config, newline, weights = data.partition(b"\n")
+    if len(weights) < 8:
+        return data
+    end = 8 + min(struct.unpack("<Q", weights[:8])[0], len(weights))
+    header = _json_node(weights[8:end], chance)
+    return config + newline + struct.pack("<Q", len(header)) + header + weights[end:]
 
 
 def _json_node(data: bytes, chance: Random) -> bytes:

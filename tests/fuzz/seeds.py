@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import tokenizers
 from gguf import GGMLQuantizationType, quants
+from hf_folders import folder_tensors, safetensors_bytes
 
 from fuzz.gguf_parts import Field, GgufParts, Info
 from fuzz.op_graphs import op_graphs
 from hightide import LLM
 from hightide.folders import cache_folder
+from hightide.formats.gguf import read_gguf
 from hightide.llm.models import ARCHITECTURES
 from hightide.llm.pretokenizers import BYTES
 
@@ -178,6 +180,36 @@ def _streams() -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "blk.0.altup_predict_coef.weight", (16, 4)
 
 
+def _folders() -> Iterator[tuple[str, bytes]]:
+    """A folder as one file: config.json in a line, then model.safetensors."""
+    sizes = {"num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": WIDTH, "vocab_size": VOCABULARY}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
+    own: dict[str, dict[str, Any]] = {
+        "llama": {"model_type": "llama", "rope_scaling": _LLAMA3, "rope_theta": 10_000.0},
+        "qwen2": {"model_type": "qwen2", "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}},
+        "gemma3": {"model_type": "gemma3_text", "head_dim": WIDTH // 2, "query_pre_attn_scalar": WIDTH // 2},
+        "phi3": {"model_type": "phi3", "rope_scaling": {"type": "su", "long_factor": [1] * 8, "short_factor": [1] * 8}},
+        "gptq": {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 16}},
+    }
+    for name, config in own.items():
+        architecture = "llama" if name == "gptq" else name
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.gguf"
+            path.write_bytes(tiny_model(architecture).encoded())
+            tensors = folder_tensors(read_gguf(path))
+        if name == "gptq":
+            rows = tensors.pop("model.layers.0.mlp.down_proj.weight").shape[0]
+            parts = {"qweight": (4, rows), "qzeros": (2, rows // 8), "g_idx": (WIDTH,)}
+            packed = {part: np.zeros(dims, np.int32) for part, dims in parts.items()}
+            packed["scales"] = np.ones((2, rows), np.float16)
+            tensors |= {f"model.layers.0.mlp.down_proj.{part}": array for part, array in packed.items()}
+        yield f"{name}.folder", json.dumps(sizes | config).encode() + b"\n" + safetensors_bytes(tensors)
+
+
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_LLAMA3["original_max_position_embeddings"] = 32
+
+
 # ---- tokenizers
 
 TEMPLATES = (
@@ -298,6 +330,7 @@ _MAKERS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "graph": op_graphs,
     "ptd": _data_files,
     "gguf": _models,
+    "folder": _folders,
     "json": _json_tokenizers,
     "sentencepiece": _sentencepiece,
     "tiktoken": _tiktoken,

@@ -179,6 +179,15 @@ def _model(path: Path, chance: Random) -> None:
                 llm.encode([{"role": "user", "content": TEXT}])
 
 
+def _folder(path: Path, chance: Random) -> None:
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    config, _, weights = path.read_bytes().partition(b"\n")
+    folder.joinpath("config.json").write_bytes(config)
+    folder.joinpath("model.safetensors").write_bytes(weights)
+    _model(folder, chance)
+
+
 def _tokenizer(path: Path, chance: Random) -> None:
     _text(Tokenizer.from_file(path))
 
@@ -258,6 +267,7 @@ _TARGETS: dict[str, Callable[[Path, Random], None]] = {
     "graph": _graph,
     "ptd": _data_file,
     "gguf": _model,
+    "folder": _folder,
     "json": _tokenizer,
     "sentencepiece": _tokenizer,
     "tiktoken": _tokenizer,

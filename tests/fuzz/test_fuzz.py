@@ -17,6 +17,7 @@ SHORT = {
     "graph": 200,
     "ptd": 60,
     "gguf": 40,
+    "folder": 60,
     "json": 60,
     "sentencepiece": 60,
     "tiktoken": 20,

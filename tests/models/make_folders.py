@@ -8,19 +8,20 @@ With `--out FOLDER` they go there, those that are not kept, too; `check_converte
 from __future__ import annotations
 
 import argparse
-import json
-import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 import transformers
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from hf_folders import VOCAB, write_byte_level
+
 HERE = Path(__file__).parent / "folders"
-VOCAB, TOKENS = 291, 41
+TOKENS = 41
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10_000.0,
@@ -37,10 +38,6 @@ LONGROPE = {
     "short_factor": [1.0 + 0.05 * n for n in range(6)],
     "long_factor": [1.1 + 0.4 * n for n in range(6)],
 }
-TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}[{{ message.role }}] {{ message.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% endif %}"
-)
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ FOLDERS = {
         tie_word_embeddings=True,
     ),
     "gemma": _folder("Gemma", kept=False, head_dim=16),
-    "gemma2": _folder("Gemma2", kept=False, head_dim=16, sliding_window=9),
+    "gemma2": _folder("Gemma2", kept=False, head_dim=16, query_pre_attn_scalar=16, sliding_window=9),
     "granite": _folder(
         "Granite",
         kept=False,
@@ -125,38 +122,16 @@ def make(name: str, out: Path) -> None:
     with torch.no_grad():
         for parameter in model.parameters():  # norms and biases are random, too
             parameter += torch.randn_like(parameter) * (0.1 if parameter.ndim > 1 else 0.3)
-    model = model.to(spec.dtype)
-    model.save_pretrained(out / name, max_shard_size=spec.shard_bytes)
-    write_tokenizer(out / name)
+    model.to(spec.dtype).save_pretrained(out / name, max_shard_size=spec.shard_bytes)
+    # Read again: in the model above the rotary frequencies were rounded with the weights.
+    model = getattr(transformers, spec.model).from_pretrained(
+        out / name, dtype=torch.float32, attn_implementation="eager"
+    )
+    write_byte_level(out / name)
     tokens = np.random.default_rng(7).integers(3, VOCAB, TOKENS)
     with torch.no_grad():
-        logits = model.double()(torch.tensor(tokens)[None]).logits[0].numpy()
+        logits = model.eval().double()(torch.tensor(tokens)[None]).logits[0].numpy()
     np.savez_compressed(out / f"{name}.npz", tokens=tokens, logits=logits.astype(np.float32))
-
-
-def write_tokenizer(folder: Path) -> None:
-    """Byte-level BPE of 256 bytes and a few words, with a template and two tokens that end an answer."""
-    special = ["<pad>", "<s>", "</s>", "<|eot|>"]
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    pairs = "t h|th e|Ġ a|Ġ the|o n|i n|e r|r e|a t|e n|o r|Ġ s|Ġ w|l l|o u|i s|e s"
-    merges = [tuple(pair.split()) for pair in re.split(r"\|", pairs)]
-    tokens = [*special, *alphabet, *("".join(pair) for pair in merges)]
-    tokens += [f"<extra_{n}>" for n in range(VOCAB - len(tokens))]
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE({token: n for n, token in enumerate(tokens)}, merges))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.add_special_tokens(special)
-    folder.joinpath("tokenizer.json").write_text(backend.to_str(), "utf-8")
-    config = {
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "add_bos_token": True,
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
-    folder.joinpath("tokenizer_config.json").write_text(json.dumps(config), "utf-8")
-    folder.joinpath("chat_template.jinja").write_text(TEMPLATE, "utf-8")
-    ends = {"bos_token_id": 1, "eos_token_id": [2, 3]}
-    folder.joinpath("generation_config.json").write_text(json.dumps(ends), "utf-8")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from decode import all_logits, error_of_range, exact_session
-from hf_folders import folder_tensors, safetensors_bytes, write_folder
+from hf_folders import VOCAB, folder_tensors, safetensors_bytes, write_byte_level, write_folder
 from test_architectures import CHUNKS, CONTEXT, MAX_TOKENS, ON_CPU, golden, model
+from typer.testing import CliRunner
 
-from hightide.errors import UnsupportedError
+from hightide import LLM
+from hightide.cli import app
+from hightide.errors import InputError, UnsupportedError
 from hightide.formats.model_file import read_model
 from hightide.llm.models import build_graph
 from hightide.ops.blocks.layout import dequantize
@@ -158,3 +161,60 @@ def test_shards(tmp_path: Path) -> None:
     parted = read_model(folder)
     assert parted.tensors.keys() == whole.tensors.keys()
     assert all(bytes(parted.tensors[n].data.view()) == bytes(whole.tensors[n].data.view()) for n in whole.tensors)
+
+
+FOLDERS = Path(__file__).parent / "folders"
+SAVED = sorted(path.name for path in FOLDERS.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_folders_that_transformers_saved(name: str) -> None:
+    """make_folders.py made them, and the logits in float64."""
+    with np.load(FOLDERS / f"{name}.npz") as arrays:
+        tokens, expected = arrays["tokens"], arrays["logits"]
+    graph = build_graph(read_model(FOLDERS / name), CONTEXT, MAX_TOKENS)
+    assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
+def folder_with_tokenizer(folder: Path) -> Path:
+    """A small random llama with as many tokens as its tokenizer."""
+    rng = np.random.default_rng(5)
+    tensors = folder_tensors(model("llama"))
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = rng.standard_normal((VOCAB, 64)).astype(np.float32)
+    config = CONFIGS["llama"] | {"num_hidden_layers": 2, "max_position_embeddings": 256, "vocab_size": VOCAB}
+    write_byte_level(write_folder(folder / "chatty", config, tensors))
+    return folder / "chatty"
+
+
+def test_a_folder_chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_with_tokenizer(tmp_path)
+    with LLM(folder, device="cpu", context=64) as llm:
+        assert llm.path.name == "chatty" and llm.tokenizer is not None
+        assert set(llm.tokenizer.eos_ids) == {2, 3}  # of generation_config.json
+        assert llm.tokenizer.decode(llm.encode([{"role": "user", "content": "the"}]), special=True) == (
+            "<s>[user] the</s>[assistant]"
+        )
+        answer = llm.generate("the one", max_tokens=5, ignore_eos=True)
+        assert len(answer.tokens) == 5
+        llm.save_state(tmp_path / "state")
+    monkeypatch.chdir(folder)
+    with LLM(".", device="cpu", context=64) as llm:
+        llm.load_state(tmp_path / "state")
+        assert (
+            llm.path.name == "chatty" and llm.generate("the one", max_tokens=5, ignore_eos=True).tokens == answer.tokens
+        )
+
+
+def test_commands_take_folders(tmp_path: Path) -> None:
+    folder = folder_with_tokenizer(tmp_path)
+    runner = CliRunner()
+    said = runner.invoke(
+        app, ["generate", str(folder), "the", "--max-tokens", "3", "--device", "cpu", "--context", "64"]
+    )
+    assert said.exit_code == 0, said.output
+    shown = runner.invoke(app, ["inspect", f"{folder}/", "--context", "64"])
+    assert shown.exit_code == 0 and "chatty" in shown.output
+    done = runner.invoke(app, ["convert", str(folder), str(tmp_path / "out.gguf"), "--quantize", "q8_0"])
+    assert done.exit_code == 0 and read_model(tmp_path / "out.gguf").tensors["output.weight"].type == "Q8_0"
+    assert isinstance(runner.invoke(app, ["generate", str(tmp_path), "x"]).exception, InputError)

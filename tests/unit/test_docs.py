@@ -19,6 +19,7 @@ from hightide.ops.choices import CHOICES
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = {  # files of a user
+    *("config.json", "adapter_config.json", "convert_lora_to_gguf.py"),
     *("tokenizer.json", "tokenizer.model", "out.json", "trace.json"),
     *("manifest.json", "kernels.json.bin", "plan.json", "checks.json"),
 }

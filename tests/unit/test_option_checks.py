@@ -50,7 +50,7 @@ def sentence(raised: Any) -> str:
 
 @pytest.mark.parametrize(("name", "value"), OPENING, ids=str)
 def test_a_model_is_not_opened(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hightide.llm.model.is_gguf", None)  # who gets there fails
+    monkeypatch.setattr("hightide.llm.model.is_model", None)  # who gets there fails
     with pytest.raises(InputError) as raised:
         hightide.LLM(MODEL, **{name: value})
     sentence(raised)
@@ -126,7 +126,7 @@ def test_the_default_model_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_refuse_before_they_load(
     command: str, options: list[str], hightide: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hightide.llm.model.is_gguf", None)
+    monkeypatch.setattr("hightide.llm.model.is_model", None)
     code, out, err = hightide(command, MODEL, *(["hi"] if command == "generate" else []), *options)
     assert (code, out) == (1, "") and err.startswith("hightide: ") and err.count("\n") == 1
 

@@ -32,6 +32,8 @@ COMMANDS = {
     "tune": "Measure which kernel routes are fastest on an adapter, and keep them.",
     "ops": "List the supported ops.",
     "export": "Export a torch module, or a GGUF or Whisper model, as a .pte program.",
+    "pull": "Fetch a model from the Hugging Face Hub.",
+    "convert": "Write a Hugging Face folder as a GGUF file.",
     "verify": "Compare the GPU with the NumPy references, op by op.",
     "profile": "Show where the time of a step goes, on the GPU and on the host.",
     "kernels": "Compile a model's kernels for a GPU that need not be there, and predict their time on it.",

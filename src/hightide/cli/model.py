@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hightide.cli.options import ModelOptions
+from hightide.cli.options import ModelOptions, read_merging
 from hightide.cli.progress import loading
 from hightide.errors import InputError
 from hightide.llm import default_model
@@ -57,6 +57,8 @@ def _open(kind: Callable[..., Opened], name: str | None, options: ModelOptions, 
             context=options.context,
             device=options.device,
             kv=None if options.kv is None else options.kv.value,
+            quantize=None if options.quantize is None else options.quantize.value,
+            merge=read_merging(options.merge),
             routes=parse_routes(options.route or ()),
             progress=tell,
             **more,

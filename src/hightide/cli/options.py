@@ -14,13 +14,19 @@ import typer
 from hightide.errors import InputError
 from hightide.llm.default_model import DEFAULT
 
-MODEL_HELP = f"A GGUF or .pte file, or '{DEFAULT}' for SmolLM2-135M-Instruct."
+MODEL_HELP = f"A GGUF or .pte file, a Hugging Face folder, or '{DEFAULT}' for SmolLM2-135M-Instruct."
 WITHOUT_MODEL = "If left out: the model of your last chat, or the default."
 
 
 class KvType(str, Enum):
     f16 = "f16"
     f32 = "f32"
+
+
+class Quantize(str, Enum):
+    q4_0 = "q4_0"
+    q8_0 = "q8_0"
+    q4_k = "q4_k"
 
 
 class OnFull(str, Enum):
@@ -48,6 +54,13 @@ Device = Annotated[
     str | None, typer.Option(help="Where to run: cpu, or an adapter by index or name; gpu:1 is the second GPU.")
 ]
 Kv = Annotated[KvType | None, typer.Option(help="Type of the KV cache. Default: f16 on a GPU that has it, else f32.")]
+QuantizeTo = Annotated[Quantize | None, typer.Option(help="Hold float weights in blocks of this type.")]
+MergePaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--merge", metavar="PATH[=WEIGHT]", help="Merge a LoRA adapter: a GGUF file or a PEFT folder. Repeatable."
+    ),
+]
 Route = Annotated[
     list[str] | None,
     typer.Option("--route", metavar="NAME=OPTION", help="Force a kernel route, such as linear.gemv=split. Repeatable."),
@@ -66,6 +79,8 @@ class ModelOptions:
     context: Context = None
     device: Device = None
     kv: Kv = None
+    quantize: QuantizeTo = None
+    merge: MergePaths = None
     route: Route = None
 
 
@@ -100,6 +115,18 @@ class SamplingOptions:
     def by_name(self) -> dict[str, Any]:
         """As `LLM.stream` takes them."""
         return asdict(self) | {"on_full": self.on_full.value}
+
+
+def read_merging(given: list[str] | None) -> dict[str, float]:
+    """Paths with weights, as `LLM` takes them."""
+    adapters = {}
+    for text in given or ():
+        path, equals, weight = text.rpartition("=")
+        try:
+            adapters[path if equals else text] = float(weight) if equals else 1.0
+        except ValueError:
+            raise InputError(f"an adapter is PATH or PATH=WEIGHT, and {weight!r} is not a number") from None
+    return adapters
 
 
 def decode_text(data: bytes, what: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from hightide.cli.groups import grouped
-from hightide.cli.options import MODEL_HELP, ModelOptions
+from hightide.cli.options import MODEL_HELP, ModelOptions, read_merging
 from hightide.errors import HightideError, InputError
 from hightide.llm.default_model import DEFAULT
 from hightide.ops.choices import parse_routes
@@ -87,6 +88,10 @@ class EngineOptions:
     ] = None
     prefix_cache_size: Annotated[str, _many(metavar="SIZE", help="The most that this folder may take.")] = "1 GiB"
     draft: Annotated[Path | None, _many(metavar="FILE", help="A smaller model that guesses tokens.")] = None
+    adapter: Annotated[
+        list[str] | None,
+        _many("--adapter", metavar="NAME=PATH", help="A LoRA adapter that requests may ask for by name. Repeatable."),
+    ] = None
     reproducible: Annotated[
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
     ] = False
@@ -190,6 +195,9 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "context": opening.context,
         "device": opening.device,
         "kv": None if opening.kv is None else opening.kv.value,
+        "quantize": None if opening.quantize is None else opening.quantize.value,
+        "adapters": _named_adapters(engine.adapter or ()),
+        "merge": read_merging(opening.merge) or None,
         "routes": parse_routes(opening.route or ()),
         "max_sequences": engine.max_sequences,
         "max_waiting": engine.max_sequences + engine.max_waiting,
@@ -202,6 +210,13 @@ def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, A
         "prefix_cache": None if engine.prefix_cache is None else str(engine.prefix_cache),
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _named_adapters(given: Sequence[str]) -> dict[str, str] | None:
+    pairs = [(name, path) for name, _, path in (text.partition("=") for text in given)]
+    if bad := next((text for text, pair in zip(given, pairs, strict=True) if not all(pair)), None):
+        raise InputError(f"--adapter must be NAME=PATH, not {bad!r}")
+    return dict(pairs) or None
 
 
 def read_seconds(name: str, text: str) -> float:

@@ -7,6 +7,8 @@ is done to the rows that are read.
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.folder_recipes import RECIPES, FolderRecipe
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.formats.model_config import ModelConfig
-from hightide.formats.model_tensors import given, of_rows
+from hightide.formats.model_tensors import given, of_rows, stacked
+from hightide.formats.packed_weights import unpacked
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 
 CONFIG = "config.json"
@@ -25,6 +28,8 @@ FLOATS = ("F32", "F16", "BF16")  # which GGUF has, too
 ARCHITECTURE = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}
 # Tensors that hold no weights, and the parts of a model that see or hear.
 UNUSED_ENDS = (".attention.masked_bias", ".attention.bias", ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
+# Tensors of one head or one expert, of which GGUF has all in one: (what they are of, number, the rest).
+ONE_OF_MANY = re.compile(r"(.+\.(?:[qk]_layernorm|experts))(?:\.norms)?\.(\d{1,5})((?:\.\w+)?\.weight)")
 OTHER_PARTS = ("vision", "visual", "audio", "projector")
 
 
@@ -42,8 +47,6 @@ def read_folder(path: str | os.PathLike[str]) -> GgufFile:
         raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model; {', '.join(RECIPES)} are supported")
     text = values.get("text_config")
     config = ModelConfig(folder / CONFIG, {**recipe.defaults, **values, **(text if isinstance(text, dict) else {})})
-    if config.get("quantization_config") is not None:
-        raise UnsupportedError(f"{folder} is quantised in a way that is not supported")
     tensors = _tensors(folder, config, recipe)
     fields = {f"{recipe.architecture}.{name}": value for name, value in _fields(config, recipe).items()}
     metadata = {"general.architecture": recipe.architecture, "general.name": folder.name, **fields}
@@ -57,17 +60,35 @@ def _fields(config: ModelConfig, recipe: FolderRecipe) -> dict[str, Any]:
 
 def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[str, GgufTensor]:
     stored = read_shards(folder)
+    if not stored:
+        raise ProgramError(f"{folder} has no tensors")
     if config.layers > len(stored):  # or the map of names would take any amount of memory
         raise ProgramError(f"{folder} has {len(stored)} tensors for {config.layers} layers")
+    settings = config.get("quantization_config")
+    packed: dict[str, GgufTensor] = {}
+    if isinstance(settings, dict):
+        stored, packed = unpacked(folder, settings, stored)
     names = get_tensor_name_map(ARCHITECTURE[recipe.architecture], config.layers)
-    tensors = {}
-    for name, tensor in stored.items():
-        mapped = None if _is_unused(name) else _mapped(folder, names, name)
-        if mapped is None or (mapped == "output.weight" and config.get("tie_word_embeddings")):
+    tensors: dict[str, GgufTensor] = {}
+    stacks: dict[str, dict[int, GgufTensor]] = {}
+    every: dict[str, StoredTensor | GgufTensor] = {**stored, **packed}
+    for name, tensor in every.items():
+        if item := ONE_OF_MANY.fullmatch(name):
+            mapped = mapped_name(folder, names, item[1] + item[3])
+            stacks.setdefault(mapped, {})[int(item[2])] = as_floats(folder, mapped, tensor)
+            continue
+        if _is_unused(name):
+            continue
+        mapped = mapped_name(folder, names, name)
+        if mapped == "output.weight" and config.get("tie_word_embeddings"):
             continue
         if mapped in tensors:
             raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
-        tensors[mapped] = recipe.change(config, _as_floats(folder, mapped, tensor))
+        tensors[mapped] = recipe.change(config, as_floats(folder, mapped, tensor))
+    for name, items in stacks.items():
+        if sorted(items) != list(range(len(items))):
+            raise ProgramError(f"{folder} lacks some of the tensors of {name}")
+        tensors[name] = stacked(name, [items[n] for n in range(len(items))])
     return tensors | {name: given(name, array) for name, array in recipe.extra(config).items()}
 
 
@@ -75,16 +96,19 @@ def _is_unused(name: str) -> bool:
     return name.endswith(UNUSED_ENDS) or any(part in name for part in OTHER_PARTS)
 
 
-def _mapped(folder: Path, names: TensorNameMap, name: str) -> str:
+def mapped_name(folder: Path, names: TensorNameMap, name: str) -> str:
     """The name in GGUF; that of a text model may be inside another's, or lack the usual beginning."""
     plain = name.replace("language_model.", "")
-    for known in (plain, f"model.{plain}"):
+    for known in (plain, f"model.{plain}", f"transformer.{plain}"):
         if mapped := names.get_name(known, try_suffixes=(".weight", ".bias")):
             return mapped
     raise UnsupportedError(f"{folder} has a tensor that its architecture does not have: {name}")
 
 
-def _as_floats(folder: Path, name: str, tensor: StoredTensor) -> GgufTensor:
+def as_floats(folder: Path, name: str, tensor: StoredTensor | GgufTensor) -> GgufTensor:
+    """A tensor under its name in GGUF."""
+    if isinstance(tensor, GgufTensor):
+        return replace(tensor, name=name)
     if tensor.type in FLOATS:
         return GgufTensor(name, tensor.type, tensor.dims, tensor.data)
     if tensor.type != "F64":

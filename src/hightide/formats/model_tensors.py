@@ -67,6 +67,20 @@ def interleaved(tensor: GgufTensor, heads: int) -> GgufTensor:
     return reordered(tensor, np.arange(count).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1))
 
 
+def transposed(tensor: GgufTensor) -> GgufTensor:
+    """A matrix [in, out] as [out, in], in float32 as it is read from one or in float16."""
+    if len(tensor.dims) != 2:
+        raise ProgramError(f"{tensor.name} {list(tensor.dims)} is not a matrix")
+    height, dims = tensor.dims[0], tensor.dims[::-1]
+    kind, dtype = ("F16", np.float16) if tensor.type == "F16" else ("F32", np.float32)
+
+    def rows(first: int, count: int) -> np.ndarray:
+        columns = read_rows(tensor, 0, height)[:, first : first + count]
+        return np.ascontiguousarray(columns.T, dtype)
+
+    return of_rows(tensor, kind, dims, rows)
+
+
 def shifted(tensor: GgufTensor, by: float) -> GgufTensor:
     """`by` more, in float32."""
     return of_rows(tensor, "F32", tensor.dims, lambda first, count: read_rows(tensor, first, count) + np.float32(by))

@@ -41,7 +41,7 @@ from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import ceil_div
 from hightide.ops.sampling.sampling import SETTINGS
 
-__all__ = ["RAGGED_DYNAMIC", "RAGGED_INPUTS", "NotRaggedError", "RaggedSizes", "ragged"]
+__all__ = ["ADAPTED_INPUTS", "RAGGED_DYNAMIC", "RAGGED_INPUTS", "NotRaggedError", "RaggedSizes", "ragged"]
 
 RAGGED_INPUTS = (
     "tokens",
@@ -58,6 +58,8 @@ RAGGED_INPUTS = (
     "longest",
 )
 RAGGED_DYNAMIC = (True, False, True, True, True, True, False, True, True, True, False, False)
+ADAPTED_INPUTS = ("adapted", "strengths")  # of a graph with adapters: rows that have some, and how much of each
+LOW_RANK = "hightide.low_rank.default"
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
 ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default")
@@ -72,10 +74,19 @@ class RaggedSizes:
     page: int  # tokens of a page
     pages: int  # in the pool of each layer
     table: int  # entries in the page tables of all sequences of a step
+    adapters: int = 0  # that rows may have
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return RAGGED_INPUTS + (ADAPTED_INPUTS if self.adapters else ())
+
+    @property
+    def dynamic(self) -> tuple[bool, ...]:
+        return RAGGED_DYNAMIC + ((True, True) if self.adapters else ())
 
 
 def ragged(graph: Graph, sizes: RaggedSizes) -> Graph:
-    """The graph with the inputs RAGGED_INPUTS, and outputs (logits [1, wanted, vocabulary], ids [1, wanted]).
+    """The graph with the inputs `sizes.inputs`, and outputs (logits [1, wanted, vocabulary], ids [1, wanted]).
 
     Its caches become pools of pages. NotRaggedError if it cannot be proven to give what it gives each sequence alone.
     """
@@ -104,13 +115,19 @@ class _Ids(NamedTuple):
     logits: int
 
 
+class _Adapted(NamedTuple):
+    """Which rows have adapters, or how much of each."""
+
+    input: str
+
+
 class _Number(NamedTuple):
     """An input that only SymInts may be read from."""
 
     expr: Sym
 
 
-Known: TypeAlias = TokenRows | Fixed | Start | Counts | _Cache | _Settings | _Ids | _Number | SymExpr
+Known: TypeAlias = TokenRows | Fixed | Start | Counts | _Cache | _Settings | _Ids | _Adapted | _Number | SymExpr
 
 
 class _Walk:
@@ -126,9 +143,10 @@ class _Walk:
         masks: list[Dims] = [(w, ceil_div(_vocabulary(graph), 32)), (w,)]
         lists: list[Dims] = [(sizes.singles, 4), (sizes.tiles, 4), (sizes.table,), (1,)]
         dims: list[Dims] = [(1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), *masks, *lists]
+        dims += [(t,), (t, sizes.adapters)] if sizes.adapters else []
         self.inputs: dict[str, TensorValue] = {
-            name: b.input(d, "float32" if name == "settings" else "int32")
-            for name, d in zip(RAGGED_INPUTS, dims, strict=True)
+            name: b.input(d, "float32" if name in ("settings", "strengths") else "int32")
+            for name, d in zip(sizes.inputs, dims, strict=True)
         }
         self._longest = b.call("et_vk.select_as_symint.default", self.inputs["longest"], 0, 0)
         self._take_inputs()
@@ -136,10 +154,12 @@ class _Walk:
     def _take_inputs(self) -> None:
         given = [self.graph.values[id] for id in self.graph.inputs]
         dims = [value.dims if isinstance(value, TensorValue) else () for value in given]
-        if len(dims) not in (2, 4) or len(dims[0]) != 2 or dims[0][0] != 1 or dims[1] != (1,):
+        if len(dims) not in (2, 4, 6) or len(dims[0]) != 2 or dims[0][0] != 1 or dims[1] != (1,):
             found = ", ".join(str(list(d)) for d in dims)
             raise NotRaggedError(f"the inputs are {found}, not tokens [1, S], a position [1] and no others")
-        if dims[2:] not in ([], [(1,), (SETTINGS,)]):
+        most, adapters = dims[0][1], self.sizes.adapters
+        added: list[Dims] = [(most,), (most, adapters)] if adapters else []
+        if dims[2:] not in ([], [(1,), (SETTINGS,), *added]):
             raise NotRaggedError(f"the inputs {dims[2:]} are not a number [1] of tokens and {SETTINGS} settings")
         tokens, position, *rest = self.graph.inputs
         taken = self.builder.call(
@@ -151,6 +171,8 @@ class _Walk:
         self.known[position] = self.positions if dims[0][1] == 1 else Start()
         if rest:
             self.known[rest[0]], self.known[rest[1]] = _Number(KEEP), _Settings()
+            for id, name in zip(rest[2:], ADAPTED_INPUTS, strict=False):
+                self.known[id] = _Adapted(name)
 
     # ---- one call
 
@@ -167,6 +189,8 @@ class _Walk:
             self._update(call, given)
         elif call.name in ATTENDS:
             self._attend(call, given)
+        elif call.name == LOW_RANK:
+            self._low_rank(call, given)
         elif op.mutates:
             refuse(call, "changes state that is not a KV cache")
         elif call.name == "hightide.sample.default":
@@ -340,6 +364,15 @@ class _Walk:
         )
         k.read = v.read = True
         self.known[call.out] = TokenRows(out, 1, LENGTH, self.positions.most)
+
+    def _low_rank(self, call: OpCall, given: Given) -> None:
+        """In the new graph, rows of all sequences have adapters of their own."""
+        y, x = given["y"], given["x"]
+        if not isinstance(y, TokenRows) or not isinstance(x, TokenRows) or y.wanted or x.wanted:
+            refuse(call, "does not add to rows of tokens")
+        fixed = [given[name].value for name in ("down", "up", "owners")]
+        rows = [self.inputs[name] for name in ADAPTED_INPUTS]
+        self.builder.call(LOW_RANK, y.value, x.value, *fixed, *rows)
 
     # ---- the end
 

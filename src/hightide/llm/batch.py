@@ -25,6 +25,7 @@ class Rows:
     settings: Sequence[np.ndarray] = (GREEDY,)  # how each of these is chosen
     masks: Sequence[np.ndarray] = ()  # the tokens that each of these may be, a bit per token; none: any
     owner: Any = None
+    strengths: np.ndarray | None = None  # how much of each adapter its rows have; None: nothing of any
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Tables:
     tiles: list[tuple[int, int, int, int]] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
     longest: int = 1
+    adapted: list[int] = field(default_factory=list)
+    strengths: list[np.ndarray] = field(default_factory=list)
 
     def add(self, rows: Rows, page: int, alike: bool) -> None:
         """`alike`: every row is a tile of its own, so that one kernel computes all."""
@@ -73,6 +76,9 @@ class Tables:
         self.masked += range(len(self.masks), len(self.masks) + len(own)) if own else [-1] * rows.wanted
         self.masks += own
         self.longest = max(self.longest, end)
+        if rows.strengths is not None:
+            self.adapted += range(first, first + count)
+            self.strengths += [rows.strengths] * count
         if alike or count == 1:
             self.singles += [(first + n, 1, position + n, table) for n in range(count)]
         else:
@@ -94,6 +100,8 @@ class Tables:
             "tiles": np.array(self.tiles, np.int32).reshape(-1, 4),
             "pages": pages,
             "longest": np.array([self.longest], np.int32),
+            "adapted": np.array(self.adapted, np.int32),
+            "strengths": np.array(self.strengths, np.float32),
         }
 
 

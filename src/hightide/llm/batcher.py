@@ -69,6 +69,7 @@ class Batcher:
 
     def add(self, generation: Generation) -> None:
         self.pool.sequences.add(generation.sequence)
+        generation.sequence.restart(b"" if generation.strengths is None else generation.strengths.tobytes())
         self.counters.new_tokens += generation.stats.new_tokens  # those that needed no step
         if not generation.ended:
             self.waiting.append(generation)

@@ -95,11 +95,11 @@ class RaggedDecoder:
 
     def launch(self, batch: Batch) -> Any:
         want = () if not batch.wanted else (0, 1) if batch.logits else (1,)
-        ticket = self.session.launch(self._inputs(batch, self._fed), want, feed={1: 1})
+        ticket = self.session.launch(self.inputs(batch, self._fed), want, feed={1: 1})
         self._fed = True
         return ticket
 
-    def _inputs(self, batch: Batch, fed: bool = False) -> list[Any]:
+    def inputs(self, batch: Batch, fed: bool = False) -> list[Any]:
         """`fed`: the ids of the step before are on the device."""
         made = tables(batch, self.page, self.alike)
         given: dict[str, Any] = made.arrays(self.sizes.table)
@@ -109,6 +109,7 @@ class RaggedDecoder:
         else:
             given["chosen"], given["masks"] = np.zeros(chosen, np.int32), np.zeros(masks, np.int32)
             given["masks"][: len(made.masks)] = made.masks or 0
+        given["strengths"] = given["strengths"].reshape(len(made.strengths), self.sizes.adapters)
         return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:
@@ -125,7 +126,7 @@ class RaggedDecoder:
         self.session.recover()
 
     def first_odd(self, batch: Batch) -> OpCall | None:
-        return self.session.first_odd(self._inputs(batch))
+        return self.session.first_odd(self.inputs(batch))
 
     def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
         self.session.copy_rows([(source * self.page, to * self.page, self.page) for source, to in pairs])

@@ -25,7 +25,7 @@ from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Placement, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Merging, Model, Placement, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
@@ -81,10 +81,13 @@ class Engine(Closing):
         device: str | int | None = None,
         chunk: int | None = None,
         kv: str | None = None,
+        quantize: str | None = None,
+        merge: Merging = None,
+        adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program, as `LLM` does.
+        """Opens a GGUF model, a Hugging Face folder or a `.pte` program, as `LLM` does.
 
         `max_sequences` run at a time; up to `max_waiting` more wait. `kv_memory` ("2 GiB", or bytes) is what all keys
         and values may take: by default a context for each of four sequences, which more can share. `chunk` is how many
@@ -96,6 +99,7 @@ class Engine(Closing):
         answers; by default if its file says so.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = with_weights(placement, quantize, merge, adapters)
         for name, value in (("max_sequences", max_sequences), ("max_waiting", max_waiting)):
             check_int(name, value, 1)
         check_bool("reproducible", reproducible)
@@ -123,7 +127,8 @@ class Engine(Closing):
     def _drafter(self, path: str | os.PathLike[str], chunk: int | None, placement: Placement) -> Drafter:
         if self.pooling:
             raise InputError("a draft model guesses tokens; embeddings have none")
-        model = open_model(path, self.tokenizer, None, chunk, replace(placement, kv_bytes=None, pooling=""))
+        guessing = replace(placement, kv_bytes=None, pooling="", merge={}, adapters={})
+        model = open_model(path, self.tokenizer, None, chunk, guessing)
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
         if ours != its:
             model.decoder.close()

@@ -24,6 +24,7 @@ from gguf import GGUFWriter
 from hightide.errors import InputError, UnsupportedError
 from hightide.exporter import exporting, need_exporter
 from hightide.formats.gguf import GgufFile
+from hightide.formats.gguf_writer import add_fields
 from hightide.formats.model_file import read_model
 from hightide.llm.models.model_builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
@@ -142,14 +143,7 @@ def read_checkpoint(file: GgufFile, context: int) -> Checkpoint:
 def write_tokenizer(file: GgufFile, path: Path) -> None:
     """A GGUF file with the fields of the tokenizer and no tensors."""
     writer = GGUFWriter(path, file.architecture)
-    for key, value in file.metadata.items():
-        if not key.startswith("tokenizer."):
-            continue
-        if isinstance(value, list):
-            writer.add_array(key, value)
-        else:
-            add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
-            add[type(value)](key, value)  # type: ignore[operator]
+    add_fields(writer, {key: value for key, value in file.metadata.items() if key.startswith("tokenizer.")})
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()

@@ -43,13 +43,14 @@ class Generation:
         text: TextStream | None,
         constraint: Constraint | None = None,
         made: Sequence[int] = (),
+        strengths: np.ndarray | None = None,
     ) -> None:
         """`ends` are the tokens that end the answer; `text` spells it, if there is a tokenizer.
 
         `made` are the first tokens of the answer, which somebody has already; HightideError if the constraint does not
-        allow them.
+        allow them. `strengths`: how much of each adapter it has.
         """
-        self.decoder, self.sequence = decoder, sequence
+        self.decoder, self.sequence, self.strengths = decoder, sequence, strengths
         self.options, self.sampling = options, options.sampling
         self.ends, self.text = frozenset(ends), text
         self.constraint, self._end_bits = constraint, token_bits(ends, decoder.vocab_size)
@@ -154,7 +155,7 @@ class Generation:
         position = self.sequence.filled
         first = position + len(tokens) - wanted + 1  # the position that the first id is for
         settings = [self._settings(first + n) for n in range(wanted)]
-        return Rows(tokens, position, self.sequence.pages, wanted, settings, masks, self)
+        return Rows(tokens, position, self.sequence.pages, wanted, settings, masks, self, self.strengths)
 
     def _settings(self, position: int) -> np.ndarray:
         # One draw per token: the same seed gives the same text however much of the prompt has to be read.

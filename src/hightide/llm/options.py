@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -28,6 +29,7 @@ class GenerationOptions:
     on_full: str = "stop"  # at a full context: "stop", or "shift" out its oldest half
     progress: Progress | None = None  # called with (prompt tokens read, prompt tokens)
     grammar: Grammar | None = None  # what the answer must look like
+    adapters: Mapping[str, float] | None = None  # how much of which adapters of the model; None: nothing of any
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
@@ -49,6 +51,8 @@ class GenerationOptions:
             raise InputError(f"sampling must be a Sampling, not {shown(self.sampling)}")
         if self.on_full not in ON_FULL:
             raise InputError(f"on_full must be 'stop' or 'shift', not {self.on_full!r}")
+        if self.adapters is not None:
+            check_weights(self.adapters)
         if self.speculate and not self.sampling.on_device:
             raise InputError("speculation needs tokens that are chosen on the device: no penalties and no logprobs")
 
@@ -71,6 +75,15 @@ def read_options(options: GenerationOptions | None, changes: Mapping[str, Any]) 
     if not isinstance(options, GenerationOptions):
         raise InputError(f"options must be a GenerationOptions, not {shown(options)}; others are given by name")
     return options.changed(changes)
+
+
+def check_weights(adapters: Any) -> None:
+    """InputError unless these are names of adapters with finite numbers."""
+    if not isinstance(adapters, Mapping) or not all(isinstance(name, str) for name in adapters):
+        raise InputError(f"adapters must be names with weights, such as {{'style': 1.0}}, not {shown(adapters)}")
+    for name, weight in adapters.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+            raise InputError(f"the weight of the adapter {name} must be a finite number, not {shown(weight)}")
 
 
 def _names(cls: Any) -> tuple[str, ...]:

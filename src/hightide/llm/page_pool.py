@@ -147,6 +147,13 @@ class PagedSequence:
         self.pages: list[int] = []
         self.names: list[bytes] = []  # of its first pages, as far as they are full
         self.filled = 0
+        self.start = START  # the name of what comes before its first page
+
+    def restart(self, start: bytes) -> None:
+        """Keys and values that others made in another way are of no use: from here on they are named by `start`."""
+        if start != self.start:
+            self.truncate(0)
+            self.start = start
 
     def share_prefix(self, tokens: Sequence[int]) -> int:
         """Take the pages that hold the next of these tokens, if others have read them; one token at least is left.
@@ -222,6 +229,7 @@ class PagedSequence:
         for page in self.pages:
             self.pool.share(page)
         other.pages, other.names, other.filled = list(self.pages), list(self.names), self.filled
+        other.start = self.start
         return other
 
     def _last(self, at: int) -> int:
@@ -229,4 +237,4 @@ class PagedSequence:
         return self.pages[at - 1] if at else -1
 
     def _name_of(self, count: int) -> bytes:
-        return self.names[count - 1] if count else START
+        return self.names[count - 1] if count else self.start

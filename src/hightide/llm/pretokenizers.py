@@ -237,7 +237,7 @@ BYTES = {character: byte for byte, character in SPELLING.items()}
 # The expressions that llama.cpp's src/llama-vocab.cpp has for each kind. Where it says that it approximates the
 # model's own expression (it has no (?i:), nor classes for case and marks: tekken, gpt-4o), this is the model's own.
 _ENGLISH = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS = _ENGLISH + r"|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -258,10 +258,10 @@ def _kinds(table: dict[str, PreTokenizer]) -> dict[str, PreTokenizer]:
 
 KINDS = _kinds(
     {
-        "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
-        "gpt-2 phi-2 mpt olmo jais exaone4 a.x-4.0 mellum trillion": PreTokenizer((_GPT2,)),
-        "smollm starcoder refact command-r codeshell exaone minerva-7b": PreTokenizer((r"\p{N}", _GPT2)),
-        "falcon": PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]")),
+        "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
+        "gpt-2 phi-2 mpt olmo jais exaone4 a.x-4.0 mellum trillion": PreTokenizer((GPT2,)),
+        "smollm starcoder refact command-r codeshell exaone minerva-7b": PreTokenizer((r"\p{N}", GPT2)),
+        "falcon": PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")),
         "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2": PreTokenizer(
             (_WORDS + r"\p{N}{1,3}" + _REST,), ignore_merges=True, add_bos=True
         ),

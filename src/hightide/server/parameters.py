@@ -125,6 +125,7 @@ def read_sampling(
         "repetition_penalty": parameters.number("repetition_penalty", 0.01, 100, 1.0),
         "logit_bias": _bias(parameters),
         "ignore_eos": parameters.boolean("ignore_eos"),
+        "adapters": parameters.take("adapters", None),
         "stop": stops,
         "stop_ids": _stop_ids(parameters),
         "logprobs": 0 if logprobs is None else max(1, logprobs),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
+from hightide.formats.lora import LoraAdapter
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.llm.models.model_builder import ModelBuilder, nearest
@@ -36,9 +37,12 @@ ARCHITECTURES = (
 )
 
 
-def build_graph(file: GgufFile, context: int, max_tokens: int, headless: bool = False) -> Graph:
+def build_graph(
+    file: GgufFile, context: int, max_tokens: int, headless: bool = False, adapters: Sequence[LoraAdapter] = ()
+) -> Graph:
     """The decoder of a GGUF file: (tokens, input_pos, keep, settings) -> (logits, ids).
 
+    `adapters` are those that rows may have; then `adapted` and `strengths` are inputs as well.
     `headless`: vectors [1, keep, width] stand in for the logits, as embeddings are made of them.
     """
     if file.architecture not in ARCHITECTURES:
@@ -46,7 +50,7 @@ def build_graph(file: GgufFile, context: int, max_tokens: int, headless: bool = 
         kind = file.architecture or "nameless"
         raise UnsupportedError(f"{file.path} is a {kind} model; {known} are supported{close}")
     try:
-        builder = ModelBuilder(file, context, max_tokens, headless=headless)
+        builder = ModelBuilder(file, context, max_tokens, headless=headless, adapters=adapters)
         return builder.finish(build_of(file.architecture)(builder))
     except InputError as error:  # an op refuses the dims of its weights
         raise ProgramError(f"the weights of {file.path} do not fit together: {error}") from None

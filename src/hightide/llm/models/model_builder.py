@@ -8,7 +8,7 @@ a draft. `settings` says how the ids [1, keep] are chosen from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -17,6 +17,8 @@ import numpy as np
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.lora import LoraAdapter
+from hightide.formats.model_tensors import read_rows
 from hightide.graph.blob import Blob
 from hightide.graph.graph import Graph
 from hightide.graph.values import SymIntValue, TensorValue
@@ -64,16 +66,30 @@ class ModelBuilder:
     """Builds one model's graph; an architecture's `build` calls it from top to bottom."""
 
     def __init__(
-        self, file: GgufFile, context: int, max_tokens: int, part_bytes: int = PART_BYTES, headless: bool = False
+        self,
+        file: GgufFile,
+        context: int,
+        max_tokens: int,
+        part_bytes: int = PART_BYTES,
+        headless: bool = False,
+        adapters: Sequence[LoraAdapter] = (),
     ) -> None:
-        """`headless`: the graph gives the vectors that logits would be made of."""
+        """`headless`: the graph gives the vectors that logits would be made of.
+
+        With `adapters` there are two more inputs: rows that have some [S], and how much of each [S, adapters].
+        """
+        self.adapters = adapters
         self.file, self.context, self.part_bytes, self.headless = file, context, part_bytes, headless
         b = self.graph_builder = GraphBuilder()
         self._weights: dict[str, Any] = {}
         self._used: set[str] = set()
+        self._changed: set[str] = set()  # weights that adapters change
         self.tokens = b.input((1, max_tokens), "int32")
         input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
         self.settings = b.input((SETTINGS,))
+        if adapters:
+            self.adapted = b.input((max_tokens,), "int32")
+            self.strengths = b.input((max_tokens, len(adapters)))
         self.max_tokens = max_tokens
         self.length: SymIntValue = b.call("sym_size.int", self.tokens, 1)
         self.position: SymIntValue = b.call("et_vk.select_as_symint.default", input_pos, 0, 0)
@@ -225,12 +241,28 @@ class ModelBuilder:
     def linear(self, x: TensorValue, name: str) -> TensorValue:
         """x @ weight.T, plus the bias if the file has one."""
         weight, bias = self.weight(f"{name}.weight"), f"{name}.bias"
-        if not self.has(bias):
-            return self.graph_builder.call("aten.linear.default", x, weight, None)
-        given, rows = self.array(bias), self.rows(f"{name}.weight")
-        if given.shape != (rows,):
-            raise ProgramError(f"{self.file.path}: {bias} has dims {list(given.shape)}, not [{rows}]")
-        return self.graph_builder.call("aten.linear.default", x, weight, self.graph_builder.constant(given))
+        given = None
+        if self.has(bias):
+            array, rows = self.array(bias), self.rows(f"{name}.weight")
+            if array.shape != (rows,):
+                raise ProgramError(f"{self.file.path}: {bias} has dims {list(array.shape)}, not [{rows}]")
+            given = self.graph_builder.constant(array)
+        y: TensorValue = self.graph_builder.call("aten.linear.default", x, weight, given)
+        self._adapt(y, x, f"{name}.weight")
+        return y
+
+    def _adapt(self, y: TensorValue, x: TensorValue, name: str) -> None:
+        """Add what adapters change in a weight to the rows that have them."""
+        found = [(n, adapter.changes[name]) for n, adapter in enumerate(self.adapters) if name in adapter.changes]
+        if not found or name in ("output.weight", "token_embd.weight"):  # their rows are only those of wanted logits
+            return
+        self._changed.add(name)
+        downs = [read_rows(change.down, 0, change.down.dims[0]) for _, change in found]
+        ups = [read_rows(change.up, 0, change.up.dims[0]) * np.float32(change.scale) for _, change in found]
+        owners = np.repeat([n for n, _ in found], [len(down) for down in downs]).astype(np.int32)
+        matrices = [np.concatenate(downs), np.concatenate(ups, axis=1), owners]
+        b = self.graph_builder
+        b.call("hightide.low_rank.default", y, x, *map(b.constant, matrices), self.adapted, self.strengths)
 
     def norm(self, x: TensorValue, name: str) -> TensorValue:
         weight = self.graph_builder.constant(self.array(f"{name}.weight"))
@@ -375,6 +407,9 @@ class ModelBuilder:
             if self.file.get(key):
                 where = f"{self.file.path}: {self.file.architecture}.{key}"
                 raise UnsupportedError(f"{where} is {self.file.get(key)!r}, which is not supported")
+        for adapter in self.adapters:
+            if other := adapter.changes.keys() - self._changed:
+                raise UnsupportedError(f"{adapter.path} changes {min(other)}, which answers cannot switch; merge it")
         b = self.graph_builder
         ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
         return b.graph(logits, ids)

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from hightide.ops.case import Case, In, floats, q4_weight
+from collections.abc import Mapping
+
+import numpy as np
+
+from hightide.ops.case import MAX, Case, Const, In, floats, q4_weight
+
+
+def _adapted(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
+    """Rows of MAX["S"], none twice."""
+    return rng.permutation(MAX["S"])[: sizes["S"]].astype(np.int32)
+
+
+ADAPTED = In(("S",), "int32", make=_adapted)
 
 CASES = [
+    *(
+        Case(
+            name,
+            "hightide.low_rank.default",
+            (
+                floats(1, MAX["S"], columns),
+                In((1, MAX["S"], width)),
+                floats(5, width),
+                floats(columns, 5),
+                Const(lambda rng: np.array([0, 2, 0, 2, 2], np.int32)),
+                ADAPTED,
+                In(("S", 3)),
+            ),
+            extra={"output": 0},
+        )
+        for name, width, columns in (("low_rank", 64, 40), ("low_rank_odd", 99, 7))
+    ),
     Case("q4", "et_vk.linear_q4gsw.default", (In((1, "S", 64)), *q4_weight(24, 64, 32))),
     Case("q4_bias", "et_vk.linear_q4gsw.default", (In(("S", 128)), *q4_weight(33, 128, 64, bias=True))),
     Case("q4_one_group", "et_vk.linear_q4gsw.default", (In(("S", 96)), *q4_weight(7, 96, 96))),

@@ -15,6 +15,7 @@ from hightide.ops.blocks.layout import BLOCK_TYPES
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Op, Tensor, ceil_div, kernel, op
 from hightide.ops.cost import product_flops
+from hightide.ops.linear import low_rank
 from hightide.ops.linear.epilogue import Epilogue, Norm, Product, finished, store_apart
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
@@ -200,3 +201,6 @@ def _linear_odd(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> It
         raise UnsupportedError(f"a weight in parts with rows of {product.k} has no kernel")
     sizes = (1, product.rows, product.k, product.width)
     yield matmul(ctx, product.x, parts[0], product.out, sizes, transposed=True, bias=product.epilogue.bias)
+
+
+__all__ = ["low_rank"]

@@ -1,0 +1,265 @@
+"""LoRA adapters: merged as PEFT merges them, from its folders and from GGUF files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGUFWriter
+from hf_folders import folder_tensors, safetensors_bytes, write_folder
+from test_architectures import model
+from test_folders import CONFIGS, folder_of
+
+from hightide import LLM, Engine
+from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
+from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
+from hightide.formats.model_file import read_model
+from hightide.gpu.device import Device
+from hightide.llm.batch import Batch, Rows
+from hightide.llm.decoder import RaggedDecoder
+from hightide.ops.blocks.layout import dequantize
+from hightide.runtime.gpu_session import GpuSession
+
+TARGETS = {
+    "llama": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.down_proj"),
+    "gemma3": ("self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj"),
+    "phi3": ("self_attn.qkv_proj", "mlp.gate_up_proj"),
+}
+RANK, ALPHA = 4, 6.0
+
+
+def pairs(name: str, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """(A [rank, in], B [out, rank]) by the module's name in transformers."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for tensor, weight in folder_tensors(model(name)).items():
+        module = tensor.removesuffix(".weight")
+        if module.endswith(TARGETS[name]):
+            down = rng.standard_normal((RANK, weight.shape[1])).astype(np.float32)
+            made[module] = down, rng.standard_normal((weight.shape[0], RANK)).astype(np.float32)
+    return made
+
+
+def peft_folder(folder: Path, name: str, seed: int = 0, **changes: Any) -> Path:
+    """As `PeftModel.save_pretrained` writes it."""
+    folder.mkdir()
+    tensors = {}
+    for module, (down, up) in pairs(name, seed).items():
+        tensors[f"base_model.model.{module}.lora_A.weight"] = down
+        tensors[f"base_model.model.{module}.lora_B.weight"] = up
+    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none", "target_modules": ["q_proj"]}
+    folder.joinpath("adapter_config.json").write_text(json.dumps(config | changes), "utf-8")
+    folder.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    return folder
+
+
+def merged_folder(folder: Path, name: str, scales: dict[int, float]) -> GgufFile:
+    """The model with W + scale * B @ A, in transformers' own order of rows; `scales` by the seed of the adapter."""
+    tensors = folder_tensors(model(name))
+    for seed, scale in scales.items():
+        for module, (down, up) in pairs(name, seed).items():
+            tensors[f"{module}.weight"] = tensors[f"{module}.weight"] + np.float32(scale) * (up @ down)
+    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 256, "vocab_size": 131}
+    return read_model(write_folder(folder, sizes | CONFIGS[name], tensors))
+
+
+def array(tensor: GgufTensor) -> np.ndarray:
+    return dequantize(tensor.data, tensor.type, tensor.dims)
+
+
+def assert_same(ours: GgufFile, theirs: GgufFile, tolerance: float = 1e-5) -> None:
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    for name, tensor in theirs.tensors.items():
+        np.testing.assert_allclose(array(ours.tensors[name]), array(tensor), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_peft_folder_is_merged_as_peft_does(name: str, tmp_path: Path) -> None:
+    base = read_model(folder_of(name, tmp_path))
+    adapter = read_adapter(peft_folder(tmp_path / "adapter", name), base)
+    assert len(adapter.changes) == len(pairs(name))
+    assert_same(merged(base, [(adapter, 1.0)]), merged_folder(tmp_path / "merged", name, {0: ALPHA / RANK}))
+
+
+def test_several_with_weights(tmp_path: Path) -> None:
+    base = read_model(folder_of("llama", tmp_path))
+    first = read_adapter(peft_folder(tmp_path / "first", "llama", 0), base)
+    second = read_adapter(peft_folder(tmp_path / "second", "llama", 1, use_rslora=True), base)
+    expected = merged_folder(tmp_path / "merged", "llama", {0: 0.5 * ALPHA / RANK, 1: -2 * ALPHA / RANK**0.5})
+    assert_same(merged(base, [(first, 0.5), (second, -2.0)]), expected, 1e-4)
+
+
+def gguf_adapter(path: Path, peft: Path, base: GgufFile, **fields: Any) -> Path:
+    """As convert_lora_to_gguf.py writes it: the matrices of q and k have their rows in GGUF's order."""
+    writer = GGUFWriter(path, base.architecture)
+    given = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA} | fields
+    for key, value in given.items():
+        (writer.add_string if isinstance(value, str) else writer.add_float32)(key, value)
+    for name, change in read_adapter(peft, base).changes.items():
+        writer.add_tensor(f"{name}.lora_a", array(change.down))
+        writer.add_tensor(f"{name}.lora_b", array(change.up))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("alpha, scale", [(ALPHA, ALPHA / RANK), (0.0, 1.0)])
+def test_a_gguf_adapter(alpha: float, scale: float, tmp_path: Path) -> None:
+    base = read_model(folder_of("llama", tmp_path))
+    peft = peft_folder(tmp_path / "adapter", "llama")
+    path = gguf_adapter(tmp_path / "lora.gguf", peft, base, **{"adapter.lora.alpha": alpha})
+    expected = merged_folder(tmp_path / "merged", "llama", {0: scale})
+    assert_same(merged(base, [(read_adapter(path, base), 1.0)]), expected)
+
+
+def test_an_adapter_on_a_quantised_model(tmp_path: Path) -> None:
+    """What is not float32 becomes float16."""
+    base = model("llama")
+    adapter = read_adapter(peft_folder(tmp_path / "adapter", "llama"), base)
+    made = merged(base, [(adapter, 1.0)])
+    assert {made.tensors[name].type for name in adapter.changes} <= {"F16", "F32"}
+    assert_same(made, merged_folder(tmp_path / "merged", "llama", {0: ALPHA / RANK}), 1e-2)
+
+
+def test_merged_adapters_change_answers(tmp_path: Path) -> None:
+    folder, adapter = folder_of("llama", tmp_path), peft_folder(tmp_path / "adapter", "llama")
+    options: dict[str, Any] = {"device": "cpu", "context": 48}
+    answers = []
+    for merge in (None, {str(adapter): 0.0}, adapter):
+        with LLM(folder, merge=merge, **options) as llm:
+            answers.append(llm.generate([5, 6, 7], max_tokens=8, ignore_eos=True).tokens)
+    merged_folder(tmp_path / "merged", "llama", {0: ALPHA / RANK})
+    with LLM(tmp_path / "merged", **options) as llm:
+        expected = llm.generate([5, 6, 7], max_tokens=8, ignore_eos=True).tokens
+    assert answers[0] == answers[1] != answers[2] == expected
+
+
+@pytest.mark.parametrize(
+    "changes, error",
+    [
+        ({"use_dora": True}, UnsupportedError),
+        ({"peft_type": "IA3"}, UnsupportedError),
+        ({"bias": "all"}, UnsupportedError),
+        ({"lora_alpha": "much"}, ProgramError),
+        ({"alpha_pattern": 3}, ProgramError),
+    ],
+)
+def test_adapters_that_are_refused(changes: dict[str, Any], error: type[HightideError], tmp_path: Path) -> None:
+    base = read_model(folder_of("llama", tmp_path))
+    with pytest.raises(error):
+        read_adapter(peft_folder(tmp_path / "adapter", "llama", **changes), base)
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
+    peft = peft_folder(tmp_path / "adapter", "gemma3")
+    with pytest.raises(UnsupportedError, match="its architecture does not have"):
+        read_adapter(peft, model("llama"))  # which has fewer layers
+    with pytest.raises(ProgramError, match="for another model"):
+        read_adapter(peft_folder(tmp_path / "llama", "llama"), model("llama_tied"))
+    path = gguf_adapter(tmp_path / "lora.gguf", peft, model("gemma3"))
+    with pytest.raises(ProgramError, match="for a gemma3 model"):
+        read_adapter(path, model("llama"))
+    with pytest.raises(ProgramError, match="not a LoRA adapter"):
+        read_adapter(Path(__file__).parent / "llama.gguf", model("llama"))
+    with pytest.raises(InputError, match="neither"):
+        read_adapter(tmp_path, model("llama"))
+
+
+@pytest.mark.parametrize("adapters", [[3], {"a": "b"}, {"a": float("nan")}])
+def test_options_that_name_no_adapters(adapters: Any) -> None:
+    with pytest.raises(InputError):
+        checked_adapters(adapters)
+
+
+# ---- switched by answer
+
+
+@pytest.fixture(scope="module")
+def with_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
+    """A model and two adapters."""
+    folder = tmp_path_factory.mktemp("adapters")
+    names = {"first": 0, "second": 1}
+    return folder_of("llama", folder), {name: peft_folder(folder / name, "llama", n) for name, n in names.items()}
+
+
+PROMPT = [5, 6, 7, 8, 9, 11, 4, 3, 2, 77, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]  # more than a page
+CHOICES: list[dict[str, float]] = [{}, {"first": 1.0}, {"second": 0.5}, {"first": -1.0, "second": 2.0}, {"first": 0.0}]
+
+
+def merged_answers(folder: Path, adapters: dict[str, Path], device: str | None) -> list[list[int]]:
+    """What a model gives that each choice is merged into."""
+    answers = []
+    for choice in CHOICES:
+        merge = {str(adapters[name]): weight for name, weight in choice.items()}
+        with LLM(folder, merge=merge, device=device, context=64, kv="f32") as llm:
+            answers.append(llm.generate(PROMPT, max_tokens=8, ignore_eos=True).tokens)
+    assert len({tuple(answer) for answer in answers}) == len(CHOICES) - 1
+    return answers
+
+
+def test_answers_switch_adapters(with_two: tuple[Path, dict[str, Path]]) -> None:
+    """One model, in any order, over the keys and values of other adapters."""
+    folder, adapters = with_two
+    expected = merged_answers(folder, adapters, "cpu")
+    with LLM(folder, adapters=adapters, device="cpu", context=64) as llm:
+        for n in (0, 1, 1, 2, 0, 3, 4, 1):
+            answer = llm.generate(PROMPT, max_tokens=8, ignore_eos=True, adapters=CHOICES[n])
+            assert answer.tokens == expected[n]
+            if n == 4:
+                assert answer.stats.reused_tokens == 0
+        with pytest.raises(InputError, match="no adapter 'third'; it was opened with first, second"):
+            llm.generate(PROMPT, adapters={"third": 1.0})
+        with pytest.raises(InputError, match="finite number"):
+            llm.generate(PROMPT, adapters={"first": float("inf")})
+
+
+@pytest.mark.gpu
+def test_one_batch_has_rows_of_many_adapters(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+    folder, adapters = with_two
+    expected = merged_answers(folder, adapters, None)
+    with Engine(folder, adapters=list(adapters.values()), context=64, kv="f32", max_sequences=8) as engine:
+        requests = [
+            engine.submit(PROMPT, max_tokens=8, ignore_eos=True, adapters=choice) for choice in (*CHOICES, *CHOICES)
+        ]
+        answers = [request.result().tokens for request in requests]
+    assert answers == expected * 2
+
+
+@pytest.mark.gpu
+def test_a_step_without_adapters_has_no_work_for_them(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+    folder, adapters = with_two
+    counts = {}
+    with LLM(folder, adapters=adapters, context=64) as llm:
+        for strengths in (None, np.ones(2, np.float32)):
+            rows = Rows(PROMPT[:1], 0, [0], strengths=strengths)
+            assert isinstance(llm.decoder, RaggedDecoder) and isinstance(llm.decoder.session, GpuSession)
+            recording = llm.decoder.session.recording(llm.decoder.inputs(Batch([rows])))
+            labels = [command.label for command in recording.commands]
+            counts[strengths is None] = sum("low_rank" in label for label in labels)
+    assert counts == {True: 0, False: 2 * len(pairs("llama"))}
+
+
+def test_what_cannot_be_switched_is_refused(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    adapter = tmp_path / "head"
+    adapter.mkdir()
+    adapter.joinpath("adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 1}', "utf-8")
+    sides = {"A": np.ones((2, 64), np.float32), "B": np.ones((131, 2), np.float32)}
+    tensors = {f"base_model.model.lm_head.lora_{side}.weight": array for side, array in sides.items()}
+    adapter.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    with pytest.raises(UnsupportedError, match=r"output\.weight, which answers cannot switch; merge it"):
+        LLM(folder, adapters=adapter, device="cpu", context=48)
+    with LLM(folder, merge=adapter, device="cpu", context=48) as llm:
+        llm.generate([5], max_tokens=1)
+
+
+@pytest.mark.parametrize("adapters", [[3], {3: "a"}, ["x/a", "y/a"]])
+def test_names_that_cannot_be(adapters: Any) -> None:
+    with pytest.raises(InputError):
+        named_adapters(adapters)
