@@ -192,6 +192,9 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
         ProgramError,
         "use_parallel_residual is 3, neither true",
     ),
+    ("gemma2", lambda f: changed(f, block_count=1 << 31), ProgramError, "too few for 2147483648 layers"),
+    ("glm4", lambda f: changed(f, block_count=1 << 31), ProgramError, "too few for 2147483648 layers"),
+    ("glm4", lambda f: changed(f, nextn_predict_layers=1 << 31), ProgramError, "nextn_predict_layers is 2147483648"),
     ("gemma3n", lambda f: changed(f, activation_sparsity_scale=[1.0]), ProgramError, "no number for layer 1"),
     (
         "gemma3n",

@@ -108,7 +108,7 @@ def read_checkpoint(file: GgufFile, context: int) -> Checkpoint:
         raise UnsupportedError(f"{file.path} is a {kind} model; only {known} can be exported")
     builder = ModelBuilder(file, context, max_tokens=1)
     heads, kv_heads, depth = builder.attention_dims()
-    if any(builder.attention_dims(n) != (heads, kv_heads, depth) for n in range(builder.count("block_count"))):
+    if any(builder.attention_dims(n) != (heads, kv_heads, depth) for n in range(builder.layers())):
         raise UnsupportedError(f"{file.path} has other heads in some layers, which cannot be exported")
     if builder.number("attention.temperature_scale", 0):
         raise UnsupportedError(f"{file.path} scales its queries by their positions, which cannot be exported")

@@ -25,7 +25,7 @@ RMS_EPS = "attention.layer_norm_rms_epsilon"
 
 
 def build(m: ModelBuilder) -> TensorValue:
-    width, layers, b = m.count("embedding_length"), m.count("block_count"), m.graph_builder
+    width, layers, b = m.count("embedding_length"), m.layers(), m.graph_builder
     active, streams = int(m.number("altup.active_idx", 0)), m.count("altup.num_inputs", STREAMS)
     keys = _Keys(m, layers - int(m.number("attention.shared_kv_layers", max(0, layers - OWN_KEYS))))
 

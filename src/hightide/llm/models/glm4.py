@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide.errors import UnsupportedError
+from hightide.errors import ProgramError, UnsupportedError
 from hightide.graph.values import TensorValue
 from hightide.llm.models.layer_parts import attention, normed_feed_forward
 from hightide.llm.models.model_builder import ModelBuilder
@@ -15,13 +15,15 @@ def build(m: ModelBuilder) -> TensorValue:
     rope = rope_of(m, halves=False)
 
     # The last layers of some files guess tokens ahead, and take no part in the next one's logits.
-    layers = m.count("block_count")
-    ahead = layers - int(m.number("nextn_predict_layers", 0))
-    for n in range(ahead, layers):
+    layers = m.layers()
+    ahead = int(m.number("nextn_predict_layers", 0))
+    if ahead > layers:
+        raise ProgramError(f"{m.file.path}: glm4.nextn_predict_layers is {ahead}, but there are {layers} layers")
+    for n in range(layers - ahead, layers):
         m.leave_out(f"blk.{n}.")
 
     x = m.embed()
-    for n in range(ahead):
+    for n in range(layers - ahead):
         h = attention(m, m.norm(x, f"blk.{n}.attn_norm"), n, rope)
         x = m.add(x, m.norm(h, f"blk.{n}.post_attention_norm"))
         x = m.add(x, normed_feed_forward(m, x, n))

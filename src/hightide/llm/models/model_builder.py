@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ MAX_DEPTH = 1024  # elements of a head; the largest known is 256
 MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
 INPUTS = ("tokens", "input_pos", "keep", "settings")
 DYNAMIC = (True, False, False, False)
+MAX_NAME, MAX_NAMES = 80, 5000  # among which a similar name is looked for: 0.1 s
 UNREAD = ("attention.clamp_kqv", "attention.max_alibi_bias")  # they change results, and no architecture has them
 DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
@@ -58,7 +60,8 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that says what is missing: the closest name that is there, if one is close."""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.75)
+    some = [one for one in islice(known, MAX_NAMES) if len(one) < MAX_NAME]
+    found = get_close_matches(name[:MAX_NAME], some, n=1, cutoff=0.75)
     return f"; the nearest is {found[0]}" if found else ""
 
 
@@ -84,6 +87,7 @@ class ModelBuilder:
         self._weights: dict[str, Any] = {}
         self._used: set[str] = set()
         self._changed: set[str] = set()  # weights that adapters change
+        self._in_layers = {name.partition(".")[2].partition(".")[2] for name in file.tensors if name.startswith("blk.")}
         self.tokens = b.input((1, max_tokens), "int32")
         input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
         self.settings = b.input((SETTINGS,))
@@ -137,9 +141,16 @@ class ModelBuilder:
             raise UnsupportedError(f"{self.file.path} has values of a different length than its keys")
         return heads, kv_heads, depth
 
+    def layers(self) -> int:
+        """How many there are; each has a tensor at least."""
+        layers, tensors = self.count("block_count"), len(self.file.tensors)
+        if layers > tensors:
+            raise ProgramError(f"{self.file.path} has {tensors} tensors, too few for {layers} layers")
+        return layers
+
     def windows(self, pattern: int, window: int = 0) -> list[int]:
         """How many tokens each layer sees, 0 for all: every `pattern`-th layer sees all, unless the file says which."""
-        layers, window = self.count("block_count"), int(self.number("attention.sliding_window", window))
+        layers, window = self.layers(), int(self.number("attention.sliding_window", window))
         given = self.file.get("attention.sliding_window_pattern")
         if not isinstance(given, list):
             pattern = self.count("attention.sliding_window_pattern", pattern)
@@ -167,9 +178,7 @@ class ModelBuilder:
 
     def has_in_layers(self, name: str) -> bool:
         """Whether any layer has the tensor; one that has not is then an error."""
-        return any(
-            key.startswith("blk.") and key.partition(".")[2].partition(".")[2] == name for key in self.file.tensors
-        )
+        return name in self._in_layers
 
     def array(self, name: str) -> np.ndarray:
         """A small tensor in float32, on the host."""
