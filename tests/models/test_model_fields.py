@@ -128,6 +128,18 @@ def test_keys_of_layers_that_share_those_of_others_are_left_out() -> None:
     assert error_of_range(logits_of(replace(file, tensors=file.tensors | extra), tokens), expected) <= ON_CPU
 
 
+def test_parts_of_a_file_that_have_nothing_to_do_with_logits_are_left_out() -> None:
+    file, (tokens, expected) = model("qwen3"), golden("qwen3")
+    more = file
+    for name in ("cls.output.weight", "v.blk.0.attn_q.weight", "mm.0.weight", "rope_factors_short.weight"):
+        more = with_extra(more, name)
+    assert error_of_range(logits_of(more, tokens), expected) <= ON_CPU
+    pooled = with_extra(more, "dense_2.weight")
+    assert build_graph(pooled, CONTEXT, MAX_TOKENS, headless=True)
+    with pytest.raises(UnsupportedError, match=r"dense_2\.weight"):
+        build_graph(pooled, CONTEXT, MAX_TOKENS)
+
+
 def of_type(file: GgufFile, name: str, type: str) -> GgufFile:
     return replace(file, tensors=file.tensors | {name: replace(file.tensors[name], type=type)})
 

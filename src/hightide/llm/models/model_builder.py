@@ -34,6 +34,8 @@ MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the voca
 INPUTS = ("tokens", "input_pos", "keep", "settings")
 DYNAMIC = (True, False, False, False)
 MAX_NAME, MAX_NAMES = 80, 5000  # among which a similar name is looked for: 0.1 s
+# Tensors that no logit depends on: factors for other contexts, heads that rank, and what sees and hears in some files.
+ELSEWHERE = ("rope_", "cls.", "v.", "a.", "mm.")
 UNREAD = ("attention.clamp_kqv", "attention.max_alibi_bias")  # they change results, and no architecture has them
 DEFAULT_CONTEXT = 2048  # unless the model's own is shorter, or the caller asks for more
 
@@ -399,7 +401,6 @@ class ModelBuilder:
     def head(self, x: TensorValue, softcap: float = 0.0, scale: float = 1.0) -> TensorValue:
         """Logits; a model without an output matrix uses its embedding."""
         if self.headless:
-            self.leave_out("output.")
             return x
         logits = self.linear(x, "output" if self.has("output.weight") else "token_embd")
         logits = self.scale(logits, scale) if scale != 1 else logits
@@ -407,9 +408,9 @@ class ModelBuilder:
 
     def finish(self, logits: TensorValue) -> Graph:
         """The graph, with outputs (logits, ids). What the file has and the model did not read would change them."""
-        self.leave_out("rope_")  # factors for other contexts
         for name in self.file.tensors:
-            if name not in self._used:
+            elsewhere = name.startswith(ELSEWHERE) or (self.headless and not name.startswith("blk."))
+            if name not in self._used and not elsewhere:
                 kind = self.file.architecture
                 raise UnsupportedError(f"{self.file.path} has tensor {name}, which a {kind} model here does not use")
         for key in UNREAD:
