@@ -15,9 +15,11 @@ SIZES = WhisperSizes(1608 + len(TOKENS), 10, 4, 2, 1, 8, 4, 2, 1, 3)  # behind t
 HALF = 1  # ggml's number of the type
 
 
-def whisper_bytes(tensors: Mapping[str, np.ndarray], tokens: Sequence[bytes] = TOKENS, kind: int = HALF) -> bytes:
+def whisper_bytes(
+    tensors: Mapping[str, np.ndarray], tokens: Sequence[bytes] = TOKENS, kind: int = HALF, sizes: WhisperSizes = SIZES
+) -> bytes:
     """A file with these tensors; those of more than two dims are of ggml type `kind`."""
-    head = b"lmgg" + struct.pack("<11i", *astuple(SIZES), 1) + struct.pack("<2i", 3, 2) + bytes(4 * 6)
+    head = b"lmgg" + struct.pack("<11i", *astuple(sizes), 1) + struct.pack("<2i", 3, 2) + bytes(4 * 6)
     words = struct.pack("<i", len(tokens)) + b"".join(struct.pack("<i", len(t)) + t for t in tokens)
     return head + words + b"".join(_tensor(name, x, kind if x.ndim > 2 else 0) for name, x in tensors.items())
 

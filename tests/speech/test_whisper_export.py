@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from schedules import error_of_range
-from whisper_files import SIZES, whisper_bytes
+from whisper_files import TOKENS, whisper_bytes
 
 from hightide import ProgramError, load
+from hightide.formats.whisper_ggml import WhisperSizes
 from hightide.speech.whisper_export import export_whisper
 
+SIZES = WhisperSizes(1608 + len(TOKENS), 12, 24, 3, 1, 16, 24, 3, 1, 10)
 HAS_EXPORTER = all(importlib.util.find_spec(name) is not None for name in ("torch", "executorch"))
 pytestmark = pytest.mark.skipif(not HAS_EXPORTER, reason="no torch and executorch: pip install 'hightide[export]'")
 
@@ -33,10 +35,12 @@ def modules(tmp_path: Path) -> dict[str, Any]:
     weights: dict[str, np.ndarray] = {}
     for prefix, module in (("encoder", made["encoder"]), ("decoder", made["text_decoder"])):
         for name, weight in module.named_parameters():
+            if not weight.any():  # the positions
+                torch.nn.init.normal_(weight, std=0.3)
             if weight.ndim > 2:  # as the file rounds them
                 weight.data = weight.data.half().float()
             weights[f"{prefix}.{name}"] = weight.detach().numpy()
-    (tmp_path / "model.bin").write_bytes(whisper_bytes(weights))
+    (tmp_path / "model.bin").write_bytes(whisper_bytes(weights, sizes=SIZES))
     return made
 
 
