@@ -1,6 +1,9 @@
 """Compares folders with what llama.cpp's converter makes of them: `python check_converter.py LLAMA_CPP FOLDER ...`.
 
-Needs torch and transformers, and a checkout of llama.cpp. Fields of the architecture and all weights must be the same.
+Needs torch and transformers, and a checkout of llama.cpp. All weights must be the same, and the fields that it writes;
+a folder may have more of these. With the llama.cpp of llama-cpp-python 0.3.36 and transformers 5.23, all folders of
+make_folders.py that it converts are the same, but for fields that it assumes and a config says (of phi and falcon). It
+cannot convert gpt2, gpt_neox, falcon with one key head and stablelm_norms as transformers 5 saves them.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from hightide.formats.gguf import GgufFile, GgufTensor, read_gguf
 from hightide.formats.model_folder import read_folder
 from hightide.formats.model_tensors import read_rows
 
-# Fields that the converter writes and hightide has no use for, or that hightide adds because it heeds them.
-NOT_COMPARED = ("attention.sliding_window_pattern", "vocab_size", "rope.dimension_count")
+# Fields that the converter writes and hightide has no use for.
+NOT_COMPARED = ("vocab_size", "file_type")
 
 
 def converted(folder: Path, out: Path) -> GgufFile:
@@ -47,9 +50,6 @@ def differences(ours: GgufFile, theirs: GgufFile) -> list[str]:
             same = own == value or (isinstance(value, float) and own is not None and np.isclose(own, value, rtol=1e-6))
             if not same:
                 found.append(f"{key} is {own!r}, not {value!r}")
-    for key in ours.metadata.keys() - theirs.metadata.keys():
-        if key.startswith(f"{ours.architecture}.") and key.split(".", 1)[1] not in NOT_COMPARED:
-            found.append(f"{key} = {ours.metadata[key]!r} is not theirs")
     for name in sorted(ours.tensors.keys() | theirs.tensors.keys()):
         if name not in ours.tensors or name not in theirs.tensors:
             found.append(f"{name} is only {'theirs' if name in theirs.tensors else 'ours'}")

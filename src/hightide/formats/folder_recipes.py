@@ -203,7 +203,8 @@ def _gpt2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
 def _neox_fields(config: ModelConfig) -> dict[str, Any]:
     config.need("hidden_act", "gelu")
     parallel = config.get("use_parallel_residual")
-    return {"rope.dimension_count": config.rotary, "use_parallel_residual": parallel}
+    fields = {"rope.dimension_count": config.rotary, "attention.head_count_kv": config.heads}
+    return fields | {"use_parallel_residual": parallel}
 
 
 def _falcon_fields(config: ModelConfig) -> dict[str, Any]:

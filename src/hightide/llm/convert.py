@@ -49,10 +49,8 @@ def convert_model(
     if not is_model(model):
         raise InputError(f"{model} is neither a Hugging Face folder nor a GGUF file")
     with reading(model):
-        file = read_model(model)
+        file = read_with_tokenizer(model)
         metadata = {key: value for key, value in file.metadata.items() if not key.startswith("split.")}
-        if (model / "tokenizer.json").is_file():
-            metadata |= tokenizer_fields(model / "tokenizer.json", _vocabulary(file))
         if kind is not None:
             file = quantized(file, kind)
             metadata["general.quantization_version"] = QUANTIZATION_VERSION
@@ -61,9 +59,13 @@ def convert_model(
             os.replace(Path(folder) / out.name, out)
 
 
-def _vocabulary(file: GgufFile) -> int:
+def read_with_tokenizer(model: str | os.PathLike[str]) -> GgufFile:
+    """A model whose fields say its tokenizer, also where that is another file of its folder."""
+    file, tokenizer = read_model(model), Path(model) / "tokenizer.json"
     embedding = file.tensors.get("token_embd.weight")
-    return 0 if embedding is None else embedding.dims[0]
+    if embedding is None or not tokenizer.is_file():
+        return file
+    return replace(file, metadata={**file.metadata, **tokenizer_fields(tokenizer, embedding.dims[0])})
 
 
 def tokenizer_fields(path: Path, rows: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.exporter import exporting, need_exporter
 from hightide.formats.gguf import GgufFile
 from hightide.formats.gguf_writer import add_fields
-from hightide.formats.model_file import read_model
+from hightide.llm.convert import read_with_tokenizer
 from hightide.llm.models.model_builder import ModelBuilder, choose_context
 from hightide.llm.models.rope import rope_of
 from hightide.llm.tokenizer import Tokenizer
@@ -79,7 +79,7 @@ def export_gguf(
     out = Path(out)
     if out.suffix != ".pte" or not out.parent.is_dir():
         raise InputError(f"{out} must end in .pte and be in a folder that exists")
-    file = read_model(model)
+    file = read_with_tokenizer(model)
     context = choose_context(file, context, least=3)
     max_tokens = min(DEFAULT_MAX_TOKENS, context - 1) if max_tokens is None else max_tokens
     if not 2 <= max_tokens < context:  # the exporter cannot trace a call that fills the context
