@@ -259,6 +259,13 @@ def test_what_cannot_be_switched_is_refused(tmp_path: Path) -> None:
         llm.generate([5], max_tokens=1)
 
 
+def test_names_of_adapters(tmp_path: Path) -> None:
+    folder = tmp_path / "style-v1.5"
+    folder.mkdir()
+    assert named_adapters([folder, "x/facts.gguf"]) == {"style-v1.5": folder, "facts": Path("x/facts.gguf")}
+    assert named_adapters({"own": folder}) == {"own": folder}
+
+
 @pytest.mark.parametrize("adapters", [[3], {3: "a"}, ["x/a", "y/a"]])
 def test_names_that_cannot_be(adapters: Any) -> None:
     with pytest.raises(InputError):

@@ -14,6 +14,7 @@ import typer
 from hightide.cli.groups import grouped
 from hightide.cli.options import MODEL_HELP, ModelOptions, read_merging
 from hightide.errors import HightideError, InputError
+from hightide.formats.source_file import plain_name
 from hightide.llm.default_model import DEFAULT
 from hightide.ops.choices import parse_routes
 from hightide.option_checks import checked_bytes
@@ -186,7 +187,7 @@ def _named_models(model: str | None, name: str | None, several: list[str]) -> li
             raise InputError(f"two models are called {twice!r}")
         return [(name, Path(file)) for name, file in pairs]
     file = DEFAULT if model is None else model
-    return [(name or Path(file).stem, Path(file))]
+    return [(name or plain_name(file), Path(file))]
 
 
 def _engine_options(opening: ModelOptions, engine: EngineOptions) -> dict[str, Any]:

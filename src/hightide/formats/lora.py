@@ -24,6 +24,7 @@ from hightide.formats.model_config import ModelConfig
 from hightide.formats.model_folder import ARCHITECTURE, as_floats, mapped_name
 from hightide.formats.model_tensors import of_rows, read_rows
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
+from hightide.formats.source_file import plain_name
 
 PEFT_CONFIG = "adapter_config.json"
 _PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight")
@@ -72,7 +73,7 @@ def named_adapters(adapters: Any) -> dict[str, Path]:
     for name, path in pairs:
         if not isinstance(path, str | os.PathLike) or not isinstance(name, str | None):
             raise InputError(f"an adapter is a path, or a name with a path, not {name!r}: {path!r}")
-        called = Path(path).resolve().stem if name is None else name
+        called = plain_name(path) if name is None else name
         if called in named:
             raise InputError(f"two adapters are called {called!r}; give them names")
         named[called] = Path(path)

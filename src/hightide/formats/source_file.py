@@ -88,5 +88,11 @@ def starts_with(path: str | os.PathLike[str], magic: bytes) -> bool:
         return False
 
 
+def plain_name(path: str | os.PathLike[str]) -> str:
+    """What a file is called without its suffix; a folder's name has none, whatever points are in it."""
+    path = Path(path).resolve()
+    return path.name if path.is_dir() else path.stem
+
+
 def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -13,6 +13,7 @@ from typing import Any
 from hightide.errors import HightideError, InputError, UnsupportedError, reading
 from hightide.formats.instructions import KernelCall
 from hightide.formats.model_file import is_model, read_model
+from hightide.formats.source_file import plain_name
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
@@ -75,7 +76,7 @@ def export_model(
     assert isinstance(logits, TensorValue)
     about = {
         "kind": "model",
-        "name": Path(path).stem,
+        "name": plain_name(path),
         "model": {
             "context": min(context, sizes.pages * sizes.page),
             "chunk": sizes.rows,
