@@ -1,6 +1,6 @@
 """Makes the small Hugging Face folders of `folders/` and their logits: `python make_folders.py [NAME ...]`.
 
-Needs `torch==2.13.0`, `transformers`, `peft` and `tokenizers`; running the tests needs none of the first three. Every
+Needs `torch==2.13.0`, `transformers` and `tokenizers`; running the tests needs none of the first two. Every
 model is a random one, saved by transformers itself. Its eager attention in float64 gives the logits of all tokens:
 `NAME.npz`. With `--out FOLDER` they go there, those that are not kept, too; `check_converter.py` compares them with
 llama.cpp's.
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peft
 import torch
 import transformers
 
@@ -24,7 +23,6 @@ from hf_folders import VOCAB, write_byte_level
 
 HERE = Path(__file__).parent / "folders"
 TOKENS = 41
-ADAPTER = "llama_lora"
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10_000.0,
@@ -137,34 +135,11 @@ def make(name: str, out: Path) -> None:
     np.savez_compressed(out / f"{name}.npz", tokens=tokens, logits=logits.astype(np.float32))
 
 
-def make_adapter(out: Path) -> None:
-    """A LoRA adapter of the llama above, saved by PEFT, and the logits of the model that PEFT merges it into."""
-    model = transformers.LlamaForCausalLM.from_pretrained(
-        out / "llama", dtype=torch.float32, attn_implementation="eager"
-    )
-    targets = ["q_proj", "k_proj", "o_proj", "gate_proj", "down_proj"]
-    config = peft.LoraConfig(r=4, lora_alpha=6, target_modules=targets, use_rslora=True)
-    torch.manual_seed(1)
-    adapted = peft.get_peft_model(model, config)
-    with torch.no_grad():
-        for name, parameter in adapted.named_parameters():
-            if "lora_" in name:
-                parameter.copy_(torch.randn_like(parameter) * 0.2)
-    adapted.save_pretrained(out / ADAPTER)
-    tokens = np.random.default_rng(7).integers(3, VOCAB, TOKENS)
-    with torch.no_grad():
-        logits = adapted.merge_and_unload().eval().double()(torch.tensor(tokens)[None]).logits[0].numpy()
-    np.savez_compressed(out / f"{ADAPTER}.npz", tokens=tokens, logits=logits.astype(np.float32))
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    for each in arguments.names or [*(name for name, spec in FOLDERS.items() if spec.kept or arguments.out), ADAPTER]:
+    for each in arguments.names or [name for name, spec in FOLDERS.items() if spec.kept or arguments.out]:
         print(each, flush=True)
-        if each == ADAPTER:
-            make_adapter(arguments.out or HERE)
-        else:
-            make(each, arguments.out or HERE)
+        make(each, arguments.out or HERE)
