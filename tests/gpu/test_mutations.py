@@ -56,7 +56,7 @@ FAULTS = {
     "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),
     "the last row left out": ("q4_bias", "row + 0u < params.m", "row + 1u < params.m"),
     "a sum of x left out": ("q4_aligned", "-8.0 * scale", "-7.0 * scale"),
-    "the gate taken for up": ("q4_silu", "silu(value) * up;", "silu(up) * value;"),
+    "the gate taken for up": ("q4_silu", "value *= up;", "value = silu(up) * total;"),
     "a residual left out": ("q4_residual", "value += load_residual(at);", ""),
     "the angle of row 0": ("rotary_halves", "vector / heads % params.tokens + ", "0u * vector + "),
     "a byte without its sign": (
