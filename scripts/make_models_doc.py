@@ -25,6 +25,9 @@ alone. *To `.pte`* says whether [`hightide export`](guide/export.md#gguf-models)
 exporter's Llama has no place for what the others do differently.
 """
 TAIL = """
+Encoders (`bert`, `nomic-bert`, `modern-bert`) give vectors and scores instead of answers: see
+[Embeddings and ranking](guide/embeddings.md).
+
 A file that does not run is refused with the architecture, tensor, type or field that is the reason, and the closest
 name that would do. A tensor that hightide would not read is a reason, too: without it, the results would be wrong.
 

@@ -15,6 +15,7 @@ from hightide.errors import DeviceError, ExportError, HightideError, InputError,
 
 if TYPE_CHECKING:
     from hightide.gpu.device import adapters
+    from hightide.llm.embedder import Embedder
     from hightide.llm.engine import Engine
     from hightide.llm.grammar import Grammar
     from hightide.llm.llm import LLM
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LLM",
     "DeviceError",
+    "Embedder",
     "Engine",
     "ExportError",
     "GenerationOptions",
@@ -49,6 +51,7 @@ __all__ = [
 
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
+    "Embedder": "hightide.llm.embedder",
     "Engine": "hightide.llm.engine",
     "LLM": "hightide.llm.llm",
     "GenerationOptions": "hightide.llm.options",

@@ -153,7 +153,7 @@ def test_bad_input(embedder: Engine, where: str | None) -> None:
     with pytest.raises(InputError, match=r"qwen3.gguf gives embeddings, not answers; use embed"):
         embedder.submit("Hello")
     assert embedder.embed(["still there"]).shape[0] == 1
-    with pytest.raises(InputError, match="pooling must be 'last' or 'mean', not 'first'"):
+    with pytest.raises(InputError, match="pooling must be one of auto, mean, cls, last, rank, not 'first'"):
         open_embedder(where, pooling="first")
     with pytest.raises(InputError, match="a draft model guesses tokens"):
         open_embedder(where, draft=MODELS / "qwen3.gguf")

@@ -21,6 +21,7 @@ from hightide.errors import HightideError, error_text
 COMMANDS = {
     "chat": "Chat with a model.",
     "generate": "Continue a text, or answer a message.",
+    "embed": "Turn texts into vectors.",
     "serve": "Serve models over HTTP, with the API of OpenAI.",
     "web": "Export a model as a page that runs it in the browser.",
     "transcribe": "Write down what is said in a WAV file.",

@@ -12,12 +12,13 @@ from hightide.cli.progress import loading
 from hightide.errors import InputError
 from hightide.llm import default_model
 from hightide.llm.answer import Stats
+from hightide.llm.embedder import Embedder
 from hightide.llm.engine import Engine
 from hightide.llm.llm import LLM
 from hightide.ops.choices import parse_routes
 from hightide.units import counted
 
-Opened = TypeVar("Opened", LLM, Engine)
+Opened = TypeVar("Opened", LLM, Engine, Embedder)
 
 
 def model_file(name: str) -> Path:
@@ -43,6 +44,11 @@ def open_engine(name: str | None, options: ModelOptions, **more: Any) -> Engine:
     return _open(Engine, name, options, **more)
 
 
+def open_embedder(name: str, options: ModelOptions, **more: Any) -> Embedder:
+    """The same for vectors."""
+    return _open(Embedder, name, options, **more)
+
+
 def _open(kind: Callable[..., Opened], name: str | None, options: ModelOptions, **more: Any) -> Opened:
     tokenizer = options.tokenizer
     last = default_model.remembered() if name is None else None
@@ -65,7 +71,7 @@ def _open(kind: Callable[..., Opened], name: str | None, options: ModelOptions, 
         )
 
 
-def require_tokenizer(llm: LLM | Engine, instead: str = "") -> None:
+def require_tokenizer(llm: LLM | Engine | Embedder, instead: str = "") -> None:
     if llm.tokenizer is None:
         raise InputError(f"{llm.path.name} has no tokenizer; give one with --tokenizer{instead}")
 

@@ -46,8 +46,11 @@ def _many(*names: str, **options: Any) -> Any:
 
 
 class Pooling(str, Enum):
-    last = "last"
+    auto = "auto"
     mean = "mean"
+    cls = "cls"
+    last = "last"
+    rank = "rank"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class EngineOptions:
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
     ] = False
     pooling: Annotated[
-        Pooling | None, _many(help="Give embeddings of the last token, or the mean of all. Default: as the file says.")
+        Pooling | None, _many(help="Give embeddings, of which of a text's tokens. Default: as the file says.")
     ] = None
     timeout: Annotated[str, _many(metavar="TIME", help="Longest time for an answer, such as 90s, 10m or 1h.")] = "1h"
     step_timeout: Annotated[

@@ -21,6 +21,7 @@ from hightide.formats.model_tensors import interleaved, reordered, shifted, tran
 Fields = Callable[[ModelConfig], dict[str, Any]]
 Change = Callable[[ModelConfig, GgufTensor], GgufTensor]
 Extra = Callable[[ModelConfig], dict[str, np.ndarray]]
+Rename = Callable[[ModelConfig, str], str | None]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class FolderRecipe:
     fields: Fields = lambda config: {}  # beside those of all models
     change: Change = lambda config, tensor: tensor  # of a tensor with its name in GGUF
     extra: Extra = lambda config: {}  # tensors that the folder has as numbers in its config
+    rename: Rename = lambda config, name: name  # of a tensor, to what gguf's map of names knows; None: it is not used
 
 
 # ---- Llama, and what turns as it does

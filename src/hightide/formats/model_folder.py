@@ -16,6 +16,7 @@ import numpy as np
 from gguf import MODEL_ARCH_NAMES, TensorNameMap, get_tensor_name_map
 
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.encoder_recipes import ENCODER_RECIPES
 from hightide.formats.folder_recipes import RECIPES, FolderRecipe
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.formats.model_config import ModelConfig
@@ -24,6 +25,7 @@ from hightide.formats.packed_weights import unpacked
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 
 CONFIG = "config.json"
+KINDS_OF_FOLDERS = {**RECIPES, **ENCODER_RECIPES}  # by `model_type`
 FLOATS = ("F32", "F16", "BF16")  # which GGUF has, too
 ARCHITECTURE = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}
 # Tensors that hold no weights, and the parts of a model that see or hear.
@@ -42,9 +44,9 @@ def read_folder(path: str | os.PathLike[str]) -> GgufFile:
     folder = Path(path).resolve()
     values = read_json(folder / CONFIG)
     kind = values.get("model_type")
-    recipe = RECIPES.get(kind) if isinstance(kind, str) else None
+    recipe = KINDS_OF_FOLDERS.get(kind) if isinstance(kind, str) else None
     if recipe is None:
-        raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model; {', '.join(RECIPES)} are supported")
+        raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model; {', '.join(KINDS_OF_FOLDERS)} are supported")
     text = values.get("text_config")
     config = ModelConfig(folder / CONFIG, {**recipe.defaults, **values, **(text if isinstance(text, dict) else {})})
     tensors = _tensors(folder, config, recipe)
@@ -77,9 +79,10 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
             mapped = mapped_name(folder, names, item[1] + item[3])
             stacks.setdefault(mapped, {})[int(item[2])] = as_floats(folder, mapped, tensor)
             continue
-        if _is_unused(name):
+        known = None if _is_unused(name) else recipe.rename(config, name)
+        if known is None:
             continue
-        mapped = mapped_name(folder, names, name)
+        mapped = mapped_name(folder, names, known)
         if mapped == "output.weight" and config.get("tie_word_embeddings"):
             continue
         if mapped in tensors:

@@ -26,6 +26,7 @@ class Rows:
     masks: Sequence[np.ndarray] = ()  # the tokens that each of these may be, a bit per token; none: any
     owner: Any = None
     strengths: np.ndarray | None = None  # how much of each adapter its rows have; None: nothing of any
+    types: Sequence[int] = ()  # for an encoder: of which of two texts each row is; () for one text
 
 
 @dataclass(frozen=True)

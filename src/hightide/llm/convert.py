@@ -19,13 +19,12 @@ from hightide.llm.pretokenizers import (
     BYTE,
     BYTE_TOKEN,
     CONTROL,
-    GPT2,
-    KINDS,
     NORMAL,
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
 )
+from hightide.llm.text_cuts import GPT2, KINDS
 from hightide.llm.tokenizer import Tokenizer
 
 QUANTIZATION_VERSION = 2  # of ggml's block types
@@ -89,7 +88,9 @@ def tokenizer_fields(path: Path, rows: int) -> dict[str, Any]:
         "eos_token_id": own.eos_ids[0] if own.eos_ids else None,
     }
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in described.get("merges", ())]
-    if own.byte_level:
+    if described.get("type") == "WordPiece":
+        fields |= _wordpiece_fields(content, own)
+    elif own.byte_level:
         fields |= {"model": "gpt2", "pre": _pre(path, content), "merges": merges}
     else:
         ranks: dict[str, int] = {}
@@ -101,9 +102,23 @@ def tokenizer_fields(path: Path, rows: int) -> dict[str, Any]:
     if own.chat_template is not None:
         named["tokenizer.chat_template"] = own.chat_template
     said = Tokenizer.from_gguf(named)
-    if any(said.encode(text) != own.encode(text) for text in SAMPLES):
+    if any(said.encode_whole(text) != own.encode_whole(text) for text in SAMPLES):
         raise UnsupportedError(f"{path} cuts text in a way that GGUF has no words for")
     return named
+
+
+def _wordpiece_fields(content: dict[str, Any], own: Tokenizer) -> dict[str, Any]:
+    """Those of BERT, whose text is closed by a separator."""
+    normalizer = content.get("normalizer") or {}
+    return {
+        "model": "bert",
+        "unknown_token_id": own.backend.token_to_id(content["model"]["unk_token"]),
+        "cls_token_id": own.bos_id,
+        "seperator_token_id": own.closing_id,  # as GGUF spells it
+        "normalizer.lowercase": normalizer.get("lowercase"),
+        "normalizer.strip_accents": normalizer.get("strip_accents"),
+        "add_eos_token": None,
+    }
 
 
 def _type(own: Tokenizer, unknown: Any, token_id: int, token: str) -> int:

@@ -42,6 +42,7 @@ class Decoder(Protocol):
     max_keep: int  # ids that one sequence can have of a step
     vocab_size: int
     device: str
+    whole: bool  # a sequence has all of its rows in one step
 
     def launch(self, batch: Batch) -> Any:
         """Start a step."""
@@ -77,6 +78,8 @@ class Decoder(Protocol):
 
 class RaggedDecoder:
     """A ragged graph: the rows of all sequences in one run."""
+
+    whole = False
 
     def __init__(
         self, session: Session, sizes: RaggedSizes, *, context: int, alike: bool = False, vocab_size: int | None = None

@@ -24,6 +24,7 @@ from hightide.llm.answer import Completion
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
+from hightide.llm.encoder import Encoder
 from hightide.llm.generation import Generation
 from hightide.llm.model import Adapters, Merging, Model, Placement, Prompt, check_opening, open_model, with_weights
 from hightide.llm.options import GenerationOptions, read_options
@@ -96,7 +97,7 @@ class Engine(Closing):
         with the same vocabulary: it guesses tokens of every answer without penalties and logprobs, and the model checks
         several of them in one step. `prefix_cache` is a folder of at most `prefix_cache_size` bytes, where what was
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
-        answers; by default if its file says so.
+        answers; by default if its file says so. Encoders always do, and also pool by "cls", or "rank" documents.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         placement = with_weights(placement, quantize, merge, adapters)
@@ -107,7 +108,7 @@ class Engine(Closing):
             if path is not None:
                 check_path(name, path)
         if pooling is not None and pooling not in POOLINGS:
-            raise InputError(f"pooling must be 'last' or 'mean', not {shown(pooling)}")
+            raise InputError(f"pooling must be one of {', '.join(POOLINGS)}, not {shown(pooling)}")
         cache_bytes = checked_bytes("prefix_cache_size", prefix_cache_size)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
         placement = replace(placement, sequences=max_sequences, kv_bytes=kv_bytes, alike=reproducible, pooling=pooling)
@@ -207,22 +208,61 @@ class Engine(Closing):
             raise InputError("generate takes a list of prompts; submit takes one")
         return self._in_turn(prompts, lambda prompt: self.submit(prompt, options, **changes))
 
-    def submit_text(self, text: str | Sequence[int]) -> Request:
-        """Ask for the vector of a text or of token ids; returns at once. It is `result().vector`, of length 1."""
+    def submit_text(self, text: str | Sequence[int], *, truncate: bool = False, normalize: bool = True) -> Request:
+        """Ask for the vector of a text or of token ids; returns at once. It is `result().vector`.
+
+        A text that is longer than the context is refused, or cut with `truncate`. The vector has length 1, or that
+        of the model without `normalize`. Of a model that ranks it is a score, and the ids are those of a pair.
+        """
         self._check_open()
         if not self.pooling:
-            raise InputError(f"{self.path.name} gives answers; for embeddings, open it with pooling='last' or 'mean'")
-        request = Request([self._model.text_vector(self._loop.batcher.pool, text)], self._loop.cancel)
+            known = " or ".join(map(repr, POOLINGS))
+            raise InputError(f"{self.path.name} gives answers; for embeddings, open it with pooling={known}")
+        return self._submit_ids(self._model.whole_text(text, truncate), normalize)
+
+    def _submit_ids(self, ids: list[int], normalize: bool = True) -> Request:
+        vector = self._model.text_vector(self._loop.batcher.pool, ids, normalize)
+        request = Request([vector], self._loop.cancel)
         self._loop.add(request, self.max_waiting)
         return request
 
-    def embed(self, texts: Sequence[str | Sequence[int]]) -> np.ndarray:
-        """The vectors [texts, width] of texts, each of length 1; their products are cosines."""
+    def embed(
+        self, texts: Sequence[str | Sequence[int]], *, truncate: bool = False, normalize: bool = True
+    ) -> np.ndarray:
+        """The vectors [texts, width] of texts, each of length 1; their products are cosines. See `submit_text`."""
         if isinstance(texts, str) or not isinstance(texts, Sequence):
             raise InputError("embed takes a list of texts")
-        vectors = [done.vector for done in self._in_turn(texts, self.submit_text)]
-        assert isinstance(self.decoder, RaggedDecoder)
-        return np.array(vectors, np.float32).reshape(len(vectors), self.decoder.width)
+        if self._model.head is not None:
+            raise InputError(f"{self.path.name} ranks documents, and gives no vectors; use rank")
+
+        def submit(text: str | Sequence[int]) -> Request:
+            return self.submit_text(text, truncate=truncate, normalize=normalize)
+
+        vectors = [done.vector for done in self._in_turn(texts, submit)]
+        return np.array(vectors, np.float32).reshape(len(vectors), self._width)
+
+    @property
+    def _width(self) -> int:
+        decoder = self.decoder
+        assert isinstance(decoder, RaggedDecoder | Encoder)
+        return decoder.width
+
+    def rank(self, query: str, documents: Sequence[str], *, truncate: bool = False) -> np.ndarray:
+        """How well each document goes with the query [documents]; the higher the better.
+
+        The score that a cross-encoder gives for both together, or else the cosine of their vectors.
+        """
+        if isinstance(documents, str) or not isinstance(documents, Sequence):
+            raise InputError("rank takes a list of documents")
+        if self._model.head is None:
+            vectors = self.embed([query, *documents], truncate=truncate)
+            return vectors[1:] @ vectors[0]
+        self._check_open()
+
+        def submit(document: str) -> Request:
+            return self._submit_ids(self._model.text_pair(query, document, truncate))
+
+        return np.array([done.vector for done in self._in_turn(documents, submit)], np.float32).reshape(-1)
 
     def _in_turn(self, given: Sequence[Any], submit: Callable[[Any], Request]) -> list[Completion]:
         """The results of requests for all that is given, no more of them waiting than may."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import InputError, TooLargeError, UnsupportedError, reading
+from hightide.formats.gguf import GgufFile
 from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
 from hightide.formats.model_file import is_model, read_model
 from hightide.formats.quantizers import checked_kind, quantized
@@ -24,22 +25,24 @@ from hightide.llm.chat_prompt import chat_prompt
 from hightide.llm.context_room import what_fits
 from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.default_model import DEFAULT, default_model
+from hightide.llm.encoder import open_encoder
 from hightide.llm.generation import Generation
 from hightide.llm.grammar import GrammarVocabulary
-from hightide.llm.models import build_graph
+from hightide.llm.models import build_graph, is_encoder
 from hightide.llm.models.model_builder import MAX_KEEP, choose_context
 from hightide.llm.options import GenerationOptions
 from hightide.llm.page_pool import PagedSequence, PagePool
+from hightide.llm.rank_head import RankHead, rank_head
 from hightide.llm.state_file import fingerprint
 from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.llm.text_stream import TextStream
-from hightide.llm.text_vector import PrivateSequence, TextVector, pooling_of
+from hightide.llm.text_vector import Pooled, PrivateSequence, TextVector, pooling_of
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
 from hightide.ops.binding import graph_aliases
 from hightide.ops.choices import check_routes
 from hightide.ops.pages.work_lists import TILE
 from hightide.ops.sampling.sampling import SETTINGS
-from hightide.option_checks import check_callable, check_int, check_path
+from hightide.option_checks import check_callable, check_int, check_path, shown
 from hightide.pte.program import Program, load
 from hightide.runtime.build import SessionOptions, build_session, check_kv, choose_device, named_device
 from hightide.runtime.room import NoRoomError
@@ -72,6 +75,10 @@ class Placement:
     quantize: str | None = None  # the block type that float weights become
     pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
 
+    @property
+    def session_routes(self) -> dict[str, str]:
+        return {**(self.routes or {}), **({"rows": "alike"} if self.alike else {})}
+
 
 @dataclass
 class Model:
@@ -84,6 +91,7 @@ class Model:
     fingerprint: list[int] = field(default_factory=list)
     pooling: str = ""  # of rows to the vector of a text; "" for a model that gives answers
     adapters: tuple[str, ...] = ()  # the names of those that answers may have
+    head: RankHead | None = None  # of a model that ranks
     _vocabulary: GrammarVocabulary | None = None  # made for the first grammar
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,14 +109,34 @@ class Model:
             raise InputError("a prompt is text, token ids, or messages with a role and content")
         return chat_prompt(self._tokenizer(), messages, self.decoder.context).ids
 
-    def text_vector(self, pool: PagePool, text: str | Sequence[int]) -> TextVector:
-        """The vector to be made of text or token ids; InputError if it cannot be."""
+    def text_vector(self, pool: PagePool, ids: Sequence[int], normalize: bool = True) -> TextVector:
+        """The vector to be made of token ids, or the score of a pair; InputError if it cannot be."""
+        self.check_prompt(ids)
+        mean = self.pooling == "mean" or (self.head is not None and self.head.mean)
+        types = self.tokenizer.text_types(ids) if self.tokenizer is not None and self.decoder.whole else ()
+        private = mean or self.decoder.whole
+        how = Pooled(mean, self.head, normalize, types)
+        return TextVector(self.decoder, (PrivateSequence if private else PagedSequence)(pool), ids, how)
+
+    def whole_text(self, text: str | Sequence[int], truncate: bool = False) -> list[int]:
+        """Token ids of a text to be embedded; with `truncate`, as many as the context holds."""
         if not isinstance(text, str) and any(isinstance(item, Mapping) for item in text):
             raise InputError("messages have no vector; text and token ids have")
-        ids = self._tokenizer().encode_whole(text) if isinstance(text, str) else self.encode(text)
-        self.check_prompt(ids)
-        mean = self.pooling == "mean"
-        return TextVector(self.decoder, (PrivateSequence if mean else PagedSequence)(pool), ids, mean)
+        if not isinstance(text, str):
+            ids = self.encode(text)
+            return ids[: self.decoder.context] if truncate else ids
+        tokenizer = self._tokenizer()
+        ids = tokenizer.encode_whole(text)
+        return tokenizer.cut(ids, self.decoder.context) if truncate else ids
+
+    def text_pair(self, query: str, document: str, truncate: bool = False) -> list[int]:
+        """Token ids of a query with a document; with `truncate`, of as much of the document as there is room for."""
+        for name, text in (("query", query), ("document", document)):
+            if not isinstance(text, str):
+                raise InputError(f"a {name} is text, not {shown(text)}")
+        tokenizer = self._tokenizer()
+        ids = tokenizer.encode_pair(query, document)
+        return tokenizer.cut(ids, self.decoder.context) if truncate else ids
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -205,9 +233,17 @@ def open_model(
     path = path.resolve() if path.is_dir() else path  # "." has no name
     metadata: Mapping[str, Any] | None = None
     ends: set[int] = set()
-    pooling = ""
+    pooling, head = "", None
     if is_model(path):
-        decoder, metadata, pooling = _open_gguf(path, context, chunk, placement)
+        with reading(path):
+            file = _read_weights(path, placement)
+            pooling = pooling_of(file, placement.pooling)
+            head = rank_head(file) if pooling == "rank" else None
+        if pooling and placement.pooling == "":
+            raise UnsupportedError(f"{path} gives embeddings, not answers: open it with hightide.Embedder")
+        metadata = file.metadata
+        opened = _open_encoder if is_encoder(file) else _open_gguf
+        decoder = opened(file, context, chunk, replace(placement, pooling=pooling), head)
     elif placement.quantize is not None or placement.merge or placement.adapters:
         raise InputError(f"{path.name} is a program; quantize and adapters are for GGUF models and folders")
     elif placement.pooling:
@@ -220,11 +256,26 @@ def open_model(
         found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
         return Model(
-            path, decoder, found, frozenset(known), _fingerprint(path, placement), pooling, tuple(placement.adapters)
+            path,
+            decoder,
+            found,
+            frozenset(known),
+            _fingerprint(path, placement),
+            pooling,
+            tuple(placement.adapters),
+            head,
         )
     except BaseException:
         decoder.close()
         raise
+
+
+def _read_weights(path: Path, placement: Placement) -> GgufFile:
+    """The model's file, as its weights are to be held."""
+    file = read_model(path)
+    if placement.merge:
+        file = merged(file, [(read_adapter(name, file), weight) for name, weight in placement.merge.items()])
+    return file if placement.quantize is None else quantized(file, placement.quantize)
 
 
 def _fingerprint(path: Path, placement: Placement) -> list[int]:
@@ -237,32 +288,44 @@ def _fingerprint(path: Path, placement: Placement) -> list[int]:
     return own
 
 
-def _open_gguf(
-    path: str | os.PathLike[str], context: int | None, chunk: int | None, placement: Placement
-) -> tuple[Decoder, dict[str, Any], str]:
-    """The decoder, the file's metadata, and how rows are pooled."""
-    with reading(path):
-        file = read_model(path)
-        if placement.merge:
-            file = merged(file, [(read_adapter(name, file), weight) for name, weight in placement.merge.items()])
-        adapters = [read_adapter(name, file) for name in placement.adapters.values()]
-        if placement.quantize is not None:
-            file = quantized(file, placement.quantize)
-        context = choose_context(file, context)
-        pooling = placement.pooling or pooling_of(file)
-        if pooling and placement.pooling == "":
-            raise UnsupportedError(f"{path} gives embeddings, not answers: open it with hightide.Engine")
+def _open_encoder(
+    file: GgufFile, context: int | None, chunk: int | None, placement: Placement, head: RankHead | None
+) -> Decoder:
+    if placement.adapters:
+        raise UnsupportedError(f"{file.path.name} is an encoder; its adapters must be merged into its weights")
     gpu = choose_device(placement.device)
-    chunk = default_chunk(None if gpu is None else gpu.traits) if chunk is None else chunk
+    with reading(file.path):
+        context = choose_context(file, context)
+        return open_encoder(
+            file,
+            gpu,
+            context=context,
+            rows=_chunk(gpu) if chunk is None else chunk,
+            sequences=placement.sequences,
+            first=placement.pooling == "cls" or head is not None,
+            routes=placement.session_routes,
+            progress=placement.progress,
+        )
+
+
+def _open_gguf(
+    file: GgufFile, context: int | None, chunk: int | None, placement: Placement, head: RankHead | None
+) -> Decoder:
+    path, pooling = file.path, placement.pooling
+    with reading(path):
+        context = choose_context(file, context)
+        adapters = [read_adapter(name, file) for name in placement.adapters.values()]
+    gpu = choose_device(placement.device)
+    chunk = _chunk(gpu) if chunk is None else chunk
 
     def built(most: int, placement: Placement) -> RaggedDecoder:
         with reading(path):
             graph = build_graph(file, context, min(most, context), headless=bool(pooling), adapters=adapters)
         vocabulary = file.tensors["token_embd.weight"].dims[0] if pooling else None
-        return _ragged_decoder(graph, gpu, replace(placement, pooling=pooling), context, most, vocabulary)
+        return _ragged_decoder(graph, gpu, placement, context, most, vocabulary)
 
     try:
-        return built(chunk, placement), file.metadata, pooling
+        return built(chunk, placement)
     except NoRoomError as error:
         fewer = max(1, chunk // 4)  # at a time: smaller activations
         try:
@@ -272,7 +335,11 @@ def _open_gguf(
             fits = what_fits(error, context, halves)
             raise TooLargeError(f"{file.path.name} with a context of {context}: {error}; {fits}") from error
         warnings.warn(f"{error}; prompts are read in chunks of {fewer} tokens, not {chunk}", stacklevel=4)
-        return decoder, file.metadata, pooling
+        return decoder
+
+
+def _chunk(gpu: Any) -> int:
+    return default_chunk(None if gpu is None else gpu.traits)
 
 
 def default_chunk(traits: Traits | None) -> int:
@@ -286,11 +353,10 @@ def _ragged_decoder(
     halves = placement.kv == "f16" or (placement.kv is None and gpu is not None and gpu.traits.half_caches)
     sizes = ragged_sizes(graph, context, rows, placement, halves, 1 << 62 if gpu is None else gpu.max_binding)
     made = ragged(graph, sizes)
-    routes = {**(placement.routes or {}), **({"rows": "alike"} if placement.alike else {})}
     masks = made.values[made.inputs[RAGGED_INPUTS.index("masks")]]
     assert isinstance(masks, TensorValue)
     levels = _levels(sizes, masks.dims[1])
-    options = SessionOptions(placement.kv, routes, levels=levels)
+    options = SessionOptions(placement.kv, placement.session_routes, levels=levels)
     session = build_session(made, gpu, sizes.dynamic, sizes.inputs, options, placement.progress)
     room = min(context, sizes.pages * sizes.page)
     return RaggedDecoder(session, sizes, context=room, alike=placement.alike, vocab_size=vocab_size)

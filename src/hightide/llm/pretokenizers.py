@@ -1,4 +1,4 @@
-"""What lies under a tokenizer: pre-tokenizer kinds, vocabularies, and the two families of backends.
+"""What lies under a tokenizer: vocabularies, and the two families of backends that merge.
 
 A byte-level tokenizer cuts text with regular expressions, then merges bytes spelled in GPT-2's alphabet.
 A SentencePiece tokenizer merges characters of the whole text, with spaces spelled `▁` and bytes `<0x0A>`.
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.llm.text_cuts import PreTokenizer
 
 # Token types, the same in GGUF and SentencePiece.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -24,22 +25,8 @@ BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 Symbol = TypeVar("Symbol", str, bytes)
 
 
-@dataclass(frozen=True)
-class PreTokenizer:
-    patterns: tuple[str, ...]  # applied in turn: matches and the gaps between them both become chunks
-    ignore_merges: bool = False  # a chunk that is a token needs no merges
-    add_bos: bool = False  # where the file does not say
-
-
-def pretokenizer(kind: str) -> PreTokenizer:
-    """The pre-tokenizer that `tokenizer.ggml.pre` names."""
-    if kind not in KINDS:
-        raise UnsupportedError(f"the pre-tokenizer {kind!r} is not supported; {', '.join(sorted(KINDS))} are")
-    return KINDS[kind]
-
-
 def byte_level(tokens: Sequence[str], merges: list[tuple[str, str]], pre: PreTokenizer) -> Tokenizer:
-    backend = _backend(token_ids(tokens), merges, ignore_merges=pre.ignore_merges)
+    backend = bpe(token_ids(tokens), merges, ignore_merges=pre.ignore_merges)
     cuts = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in pre.patterns]
     spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([*cuts, spell])
@@ -66,16 +53,20 @@ def sentencepiece(pieces: Pieces) -> Tokenizer:
     rows = zip(pieces.tokens, pieces.scores, pieces.types, strict=True)
     mergeable = {token: score for token, score, kind in rows if kind not in (UNKNOWN, CONTROL, BYTE)}
     merges = merges_by_score(mergeable, ids)
-    backend = _backend(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback="<0x00>" in ids)
+    backend = bpe(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback="<0x00>" in ids)
+    backend.normalizer = normalizers.Sequence(spaces(pieces))
+    return backend
+
+
+def spaces(pieces: Pieces) -> list[normalizers.Normalizer]:
+    """What SentencePiece does to the spaces of a text."""
     steps: list[normalizers.Normalizer] = []
     if pieces.collapse_spaces:
         steps.append(normalizers.Replace(Regex(r"\A +| +\z"), ""))
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
     if pieces.space_prefix:
         steps.append(normalizers.Prepend("▁"))
-    steps.append(normalizers.Replace(" ", "▁"))
-    backend.normalizer = normalizers.Sequence(steps)
-    return backend
+    return [*steps, normalizers.Replace(" ", "▁")]
 
 
 def merges_by_score(scores: Mapping[Symbol, float], ids: Mapping[Symbol, int]) -> list[tuple[Symbol, Symbol]]:
@@ -216,7 +207,7 @@ def _protobuf(data: Any, place: str) -> Iterator[tuple[int, int | bytes]]:
         raise ProgramError(f"{place} is not a SentencePiece model, or is truncated at byte {at}") from None
 
 
-def _backend(ids: dict[str, int], merges: list[tuple[str, str]], **options: Any) -> Tokenizer:
+def bpe(ids: dict[str, int], merges: list[tuple[str, str]], **options: Any) -> Tokenizer:
     try:
         return Tokenizer(models.BPE(ids, merges, **options))
     except Exception as error:  # the package raises no narrower class
@@ -232,57 +223,3 @@ def _byte_alphabet() -> dict[int, str]:
 
 SPELLING = _byte_alphabet()  # byte -> character
 BYTES = {character: byte for byte, character in SPELLING.items()}
-
-
-# The expressions that llama.cpp's src/llama-vocab.cpp has for each kind. Where it says that it approximates the
-# model's own expression (it has no (?i:), nor classes for case and marks: tekken, gpt-4o), this is the model's own.
-_ENGLISH = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_WORDS = _ENGLISH + r"|[^\r\n\p{L}\p{N}]?\p{L}+|"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_REST_CASED = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_ASCII_SIGNS = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
-_DEEPSEEK_CJK = "[一-龥ࠀ-一가-\ud7ff]+"
-
-
-def _cased(suffix: str, digits: str) -> str:
-    """Words cut before a capital, as in camelCase."""
-    start = r"[^\r\n\p{L}\p{N}]?"
-    return f"{start}{_UPPER}*{_LOWER}+{suffix}|{start}{_UPPER}+{_LOWER}*{suffix}|{digits}{_REST_CASED}"
-
-
-def _kinds(table: dict[str, PreTokenizer]) -> dict[str, PreTokenizer]:
-    return {kind: pre for names, pre in table.items() for kind in names.split()}
-
-
-KINDS = _kinds(
-    {
-        "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
-        "gpt-2 phi-2 mpt olmo jais exaone4 a.x-4.0 mellum trillion": PreTokenizer((GPT2,)),
-        "smollm starcoder refact command-r codeshell exaone minerva-7b": PreTokenizer((r"\p{N}", GPT2)),
-        "falcon": PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")),
-        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2": PreTokenizer(
-            (_WORDS + r"\p{N}{1,3}" + _REST,), ignore_merges=True, add_bos=True
-        ),
-        "dbrx smaug-bpe glm4 chatglm-bpe": PreTokenizer((_WORDS + r"\p{N}{1,3}" + _REST,)),
-        "qwen2 deepseek-r1-qwen megrez stablelm2 hunyuan grok-2": PreTokenizer((_WORDS + r"\p{N}" + _REST,)),
-        "qwen35": PreTokenizer(
-            (
-                _ENGLISH + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-                r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-            )
-        ),
-        "tekken": PreTokenizer((_cased("", r"\p{N}"),), ignore_merges=True, add_bos=True),
-        "gpt-4o llama4 kanana2": PreTokenizer((_cased(_ENGLISH + "?", r"\p{N}{1,3}"),)),
-        "deepseek-coder": PreTokenizer(("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _DEEPSEEK_CJK, r"\p{N}")),
-        "deepseek-v3 hunyuan-dense": PreTokenizer(
-            (
-                r"\p{N}{1,3}",
-                "[一-龥぀-ゟ゠-ヿ]+",
-                _ASCII_SIGNS + r"[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-                r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-            )
-        ),
-    }
-)

@@ -47,6 +47,8 @@ class SequencePlace(Protocol):
 class TurnsDecoder:
     """See `Decoder`; a step has ended when it is launched."""
 
+    whole = False
+
     def __init__(
         self, place: SequencePlace, *, context: int, sequences: int, rows: int, keep: int, vocab: int, device: str
     ):

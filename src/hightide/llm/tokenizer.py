@@ -10,15 +10,14 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
+from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import is_gguf, read_gguf
 from hightide.llm.pretokenizers import (
     BYTE_TOKEN,
@@ -29,13 +28,26 @@ from hightide.llm.pretokenizers import (
     USER_DEFINED,
     Pieces,
     byte_level,
-    pretokenizer,
     read_llama2c,
     read_sentencepiece,
     read_tiktoken,
     sentencepiece,
     token_ids,
 )
+from hightide.llm.text_cuts import pretokenizer
+from hightide.llm.vocabulary_fields import (
+    Frame,
+    field_list,
+    frame_of,
+    id_of,
+    merges_of,
+    read_bytes,
+    read_json,
+    reported,
+    template_beside,
+    whole_text_ids,
+)
+from hightide.llm.word_pieces import marked_words, merged_pieces, unigram, wordpiece
 
 # Tokens that end an answer, whatever their file says of them (after llama.cpp's list) ...
 END_NAMES = re.findall(
@@ -54,6 +66,8 @@ LLAMA3_SPECIAL = re.findall(
     "<|python_tag|> <|image|>",
 ) + [f"<|reserved_special_token_{i}|>" for i in range(2, 246)]
 
+MODELS = ("gpt2", "llama", "bert", "t5", "gemma4")  # that `tokenizer.ggml.model` may name
+
 _TIKTOKEN_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 
 
@@ -68,6 +82,7 @@ class Tokenizer:
     eos_ids: tuple[int, ...] = ()  # every id that ends an answer, the model's own eos first
     add_bos: bool = False
     closing_id: int | None = None  # the token behind a text that nothing follows, if the model wants one
+    between: tuple[int, ...] = ()  # the tokens between two texts that are read together
     space_prefix: bool = False  # encoding puts a space before the text, decoding takes it away
     chat_template: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -75,7 +90,7 @@ class Tokenizer:
     def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
         """`special`: names of special tokens in the text stand for them, else they are plain text.
         `bos`: begin with the BOS token; by default if the model wants it and the text does not have it."""
-        with self._lock, _reported("the tokenizer cannot encode this text"):
+        with self._lock, reported("the tokenizer cannot encode this text"):
             self.backend.encode_special_tokens = not special  # the switch belongs to the backend, not to the call
             try:
                 ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
@@ -94,6 +109,25 @@ class Tokenizer:
         ids = self.encode(text)
         return ids if self.closing_id is None or ids[-1:] == [self.closing_id] else [*ids, self.closing_id]
 
+    def encode_pair(self, first: str, second: str) -> list[int]:
+        """Two texts to be read together, as a query and a document."""
+        closing = [] if self.closing_id is None else [self.closing_id]
+        return [*self.encode(first), *self.between, *self.encode(second, bos=False), *closing]
+
+    def cut(self, ids: list[int], length: int) -> list[int]:
+        """At most so many of the ids of a whole text; a token that closes it stays."""
+        if len(ids) <= length:
+            return ids
+        return [*ids[: length - 1], ids[-1]] if ids[-1] == self.closing_id else ids[:length]
+
+    def text_types(self, ids: Sequence[int]) -> list[int]:
+        """Of which of two texts each token is, 0 or 1; [] if there is one. The tokens between belong to the first."""
+        size = len(self.between)
+        for end in range(size, len(ids)):
+            if size and tuple(ids[end - size : end]) == self.between:
+                return [0] * end + [1] * (len(ids) - end)
+        return []
+
     def decode(self, ids: Iterable[int], *, special: bool = False, continues: bool = False) -> str:
         """`special`: show special tokens. `continues`: the ids follow other text, so a first space is part of it."""
         data = bytearray()
@@ -111,7 +145,7 @@ class Tokenizer:
         """The token as the vocabulary spells it."""
         if not 0 <= token_id < self.vocab_size:
             raise InputError(f"token {token_id} is outside the vocabulary of {self.vocab_size}")
-        with _reported(f"the tokenizer cannot decode token {token_id}"):
+        with reported(f"the tokenizer cannot decode token {token_id}"):
             return self.backend.id_to_token(token_id) or ""  # some vocabularies have gaps
 
     def piece(self, token_id: int, *, made: bool = False) -> bytes:
@@ -142,7 +176,7 @@ class Tokenizer:
             return _from_json(path)
         if path.suffix == ".bin":
             return cls.from_llama2c(path)
-        data = _read(path)
+        data = read_bytes(path)
         if _TIKTOKEN_LINE.match(data):
             return _from_tiktoken(data, str(path))
         if data[:1] == b"\x0a":  # a protobuf that begins with a piece
@@ -154,35 +188,39 @@ class Tokenizer:
         """From the fields of a GGUF file as plain Python values."""
         fields = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
         model = fields.get("model")
-        tokens = [token or f"[EMPTY_{i}]" for i, token in enumerate(_list(fields, "tokens", str))]
-        types = _list(fields, "token_type", int, len(tokens)) or [NORMAL] * len(tokens)
+        tokens = [token or f"[EMPTY_{i}]" for i, token in enumerate(field_list(fields, "tokens", str))]
+        types = field_list(fields, "token_type", int, len(tokens)) or [NORMAL] * len(tokens)
+        ends = whole_text_ids(fields)
         rest: dict[str, Any] = dict(
             eos_ids=[fields.get(f"{name}_token_id") for name in ("eos", "eot", "eom")],
-            closing_id=fields.get("eos_token_id") if fields.get("add_eos_token") is True else None,
+            closing_id=ends.closing_id,
+            between=ends.between,
             chat_template=fields.get("tokenizer.chat_template"),
             swallow_space="phi-3" in str(fields.get("general.name")).lower().replace("phi3", "phi-3"),
         )
-        if model == "llama":
-            scores = _list(fields, "scores", (int, float), len(tokens)) or [0.0] * len(tokens)
-            prefix = bool(fields.get("add_space_prefix", True))
-            pieces = Pieces(tokens, scores, types, fields.get("bos_token_id", 1), 2, space_prefix=prefix)
-            return _from_pieces(pieces, add_bos=bool(fields.get("add_bos_token", True)), **rest)
+        if model in ("llama", "t5", "gemma4"):
+            scores = field_list(fields, "scores", (int, float), len(tokens)) or [0.0] * len(tokens)
+            bos_id = fields.get("bos_token_id", 1 if model == "llama" else None)
+            prefix = bool(fields.get("add_space_prefix", model != "gemma4"))
+            collapse = model == "t5" and bool(fields.get("remove_extra_whitespaces", False))
+            pieces = Pieces(tokens, scores, types, bos_id, 1 if model == "t5" else 2, prefix, collapse)
+            backend = None if model == "llama" else _piece_backend(model, pieces, fields)
+            add_bos = bool(fields.get("add_bos_token", model == "llama"))
+            return _from_pieces(pieces, backend, add_bos=add_bos, **rest)
+        if model == "bert":
+            return _from_wordpiece(tokens, types, fields, rest)
         if model != "gpt2":
-            raise UnsupportedError(f"the tokenizer model {model!r} is not supported; gpt2 and llama are")
+            raise UnsupportedError(f"the tokenizer model {model!r} is not supported; {', '.join(MODELS)} are")
         pre = pretokenizer(str(fields.get("pre") or "default"))
-        # A token may begin with a space, so the one between the two is looked for behind the first character.
-        cuts = [(merge, merge.find(" ", 1)) for merge in _list(fields, "merges", str)]
-        if any(cut < 0 for _, cut in cuts):
-            raise ProgramError("tokenizer.ggml.merges has an item that is not two tokens with a space between them")
-        with _reported("the vocabulary cannot be used"):
-            backend = byte_level(tokens, [(merge[:cut], merge[cut + 1 :]) for merge, cut in cuts], pre)
+        with reported("the vocabulary cannot be used"):
+            backend = byte_level(tokens, merges_of(fields), pre)
         add_bos = bool(fields.get("add_bos_token", pre.add_bos))
-        own = Conventions(fields.get("bos_token_id"), add_bos=add_bos, **rest)
+        own = Conventions(fields.get("bos_token_id", fields.get("cls_token_id")), add_bos=add_bos, **rest)
         return _finish(backend, tokens, types, own)
 
     @classmethod
     def from_llama2c(cls, path: str | os.PathLike[str], vocab_size: int | None = None) -> Tokenizer:
-        pieces = read_llama2c(_read(Path(path)), str(path))
+        pieces = read_llama2c(read_bytes(Path(path)), str(path))
         if vocab_size not in (None, len(pieces.tokens)):
             raise ProgramError(f"{path} has {len(pieces.tokens)} tokens, but the model has {vocab_size}")
         return _from_pieces(pieces)
@@ -216,13 +254,22 @@ class Conventions:
     eos_ids: Sequence[int | None]
     add_bos: bool
     closing_id: int | None = None
+    between: tuple[int, ...] = ()
     byte_level: bool = True
     space_prefix: bool = False
     chat_template: str | None = None
     swallow_space: bool = False  # special tokens take the space behind them with them
 
 
-def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos: bool = True, **rest: Any) -> Tokenizer:
+def _from_pieces(
+    pieces: Pieces,
+    backend: tokenizers.Tokenizer | None = None,
+    *,
+    eos_ids: Sequence[int | None] = (),
+    add_bos: bool = True,
+    **rest: Any,
+) -> Tokenizer:
+    """`backend` is the one of a vocabulary that is not merged by score."""
     own = Conventions(
         bos_id=pieces.bos_id,
         eos_ids=eos_ids if any(i is not None for i in eos_ids) else [pieces.eos_id],
@@ -231,9 +278,32 @@ def _from_pieces(pieces: Pieces, *, eos_ids: Sequence[int | None] = (), add_bos:
         space_prefix=pieces.space_prefix,
         **rest,
     )
-    with _reported("the vocabulary cannot be used"):
-        backend = sentencepiece(pieces)
+    if backend is None:
+        with reported("the vocabulary cannot be used"):
+            backend = sentencepiece(pieces)
     return _finish(backend, pieces.tokens, pieces.types, own)
+
+
+def _piece_backend(model: str, pieces: Pieces, fields: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    with reported("the vocabulary cannot be used"):
+        if model == "gemma4":
+            return merged_pieces(pieces, merges_of(fields))
+        charsmap = bytes(number & 255 for number in fields.get("precompiled_charsmap", ()))
+        return unigram(pieces, fields.get("unknown_token_id", 2), charsmap)
+
+
+def _from_wordpiece(
+    tokens: Sequence[str], types: Sequence[int], fields: Mapping[str, Any], rest: Mapping[str, Any]
+) -> Tokenizer:
+    """The vocabulary of BERT; its fields are those of a GGUF file."""
+    lowercase = bool(fields.get("normalizer.lowercase", True))
+    accents = bool(fields.get("normalizer.strip_accents", lowercase))
+    with reported("the vocabulary cannot be used"):
+        backend = wordpiece(tokens, fields.get("unknown_token_id", 100), lowercase=lowercase, strip_accents=accents)
+    bos_id = fields.get("cls_token_id", fields.get("bos_token_id", 101))
+    add_bos = bool(fields.get("add_bos_token", True))
+    own = Conventions(bos_id, add_bos=add_bos, byte_level=False, space_prefix=True, **rest)
+    return _finish(backend, tokens, types, own)
 
 
 def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
@@ -242,14 +312,14 @@ def _from_tiktoken(data: bytes, place: str) -> Tokenizer:
     types = [NORMAL] * len(tokens) + [CONTROL] * len(LLAMA3_SPECIAL)
     bos_id, eos_id = len(tokens), len(tokens) + 1
     tokens += LLAMA3_SPECIAL
-    with _reported(f"{place} cannot be used"):
+    with reported(f"{place} cannot be used"):
         backend = byte_level(tokens, merges, pretokenizer("llama-bpe"))
     return _finish(backend, tokens, types, Conventions(bos_id, [eos_id], add_bos=True))
 
 
 def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int], own: Conventions) -> Tokenizer:
     """Adds the special tokens to the backend, and to the model's own eos the others that end an answer."""
-    for token_id in (own.bos_id, own.closing_id, *own.eos_ids):
+    for token_id in (own.bos_id, own.closing_id, *own.between, *own.eos_ids):
         if token_id is not None and not (isinstance(token_id, int) and 0 <= token_id < len(tokens)):
             raise ProgramError(f"the special token {token_id} is outside the vocabulary of {len(tokens)}")
     special = {token: i for i, token in enumerate(tokens) if types[i] != NORMAL}
@@ -263,7 +333,7 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         swallows = own.swallow_space and token not in ("<unk>", "<s>", "<|endoftext|>")
         return tokenizers.AddedToken(token, normalized=normalized, rstrip=swallows)
 
-    with _reported("the special tokens cannot be used"):
+    with reported("the special tokens cannot be used"):
         backend.add_special_tokens([added(i, False) for i in sorted(control)])
         # SentencePiece looks for user-defined pieces in text whose spaces are ▁. Where the backend also puts a
         # space before the text it would do so to these tokens, so then they are looked for in the raw text.
@@ -278,6 +348,7 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         eos_ids=ends,
         add_bos=own.add_bos and own.bos_id is not None,
         closing_id=own.closing_id,
+        between=own.between,
         space_prefix=own.space_prefix,
         chat_template=own.chat_template,
     )
@@ -285,27 +356,33 @@ def _finish(backend: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
 
 def _from_json(path: Path) -> Tokenizer:
     """`tokenizer.json` of Hugging Face; what it does not say is in the files beside it."""
-    text = _read(path)
-    with _reported(f"{path} is not a tokenizer.json"):
+    text = read_bytes(path)
+    with reported(f"{path} is not a tokenizer.json"):
         fields = json.loads(text)
         decoder = str(fields["decoder"])
-        if fields["model"].get("continuing_subword_prefix"):  # with merges that lack it the package aborts
-            raise UnsupportedError(f"{path} marks the inside of words; only byte-level BPE and SentencePiece work")
+        words = fields["model"].get("type") == "WordPiece"
+        if fields["model"].get("continuing_subword_prefix") and not words:  # with merges that lack it it aborts
+            raise UnsupportedError(f"{path} marks the inside of words; only WordPiece of BERT may")
         backend = tokenizers.Tokenizer.from_buffer(text)
         backend.no_truncation()
         backend.no_padding()
-        framed = backend.encode("a", add_special_tokens=True).ids
+        frame = frame_of(backend)
         vocabulary = backend.get_vocab(with_added_tokens=True)
         added = backend.get_added_tokens_decoder()
+    special = {token.content: i for i, token in added.items() if token.special}
+    if words:
+        with reported(f"{path} is not a vocabulary of BERT"):
+            return _from_bert_json(fields, vocabulary, special, frame)
     if "ByteLevel" not in decoder and "▁" not in decoder:
-        raise UnsupportedError(f"{path} spells tokens in an unknown way; only byte-level BPE and SentencePiece work")
+        raise UnsupportedError(
+            f"{path} spells tokens in an unknown way; only byte-level BPE, SentencePiece and WordPiece work"
+        )
     config: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "generation_config.json", "tokenizer_config.json"):
-        config |= _read_json(path.with_name(name))
-    special = {token.content: i for i, token in added.items() if token.special}
-    bos_id = _id_of(backend, config.get("bos_token"))
+        config |= read_json(path.with_name(name))
+    bos_id = id_of(backend, config.get("bos_token", config.get("cls_token")))
     eos = config.get("eos_token_id")
-    own = [_id_of(backend, config.get("eos_token")), *(eos if isinstance(eos, list) else [eos])]
+    own = [id_of(backend, config.get("eos_token")), *(eos if isinstance(eos, list) else [eos])]
     asked = config.get("add_bos_token")
     return Tokenizer(
         backend,
@@ -315,31 +392,35 @@ def _from_json(path: Path) -> Tokenizer:
         literal=frozenset(added),
         bos_id=bos_id,
         eos_ids=_end_ids(special, special, [i for i in own if isinstance(i, int)]),
-        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else framed[:1] == [bos_id]),
-        closing_id=next((i for i in framed[-1:] if i in special.values()), None),
+        add_bos=bos_id is not None and (asked if isinstance(asked, bool) else frame.first[:1] == [bos_id]),
+        closing_id=next((i for i in frame.last[-1:] if i in special.values()), None),
+        between=tuple(frame.between),
         space_prefix="'Strip'" in decoder
         or ("Metaspace" in decoder and not re.search("'never'|'add_prefix_space': False", decoder)),
-        chat_template=_template_beside(path, config.get("chat_template")),
+        chat_template=template_beside(path, config.get("chat_template")),
     )
 
 
-@contextmanager
-def _reported(what: str) -> Iterator[None]:
-    """What the tokenizers package raises, a panic of its Rust code too, as ProgramError."""
-    try:
-        yield
-    except HightideError:
-        raise
-    except Exception as error:  # the package raises no narrower class
-        raise ProgramError(f"{what}: {_one_line(error)}") from None
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # it has no name that could be imported
-            raise
-        raise ProgramError(f"{what}: {_one_line(error)}") from None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def _from_bert_json(
+    fields: Mapping[str, Any], vocabulary: Mapping[str, int], special: Mapping[str, int], frame: Frame
+) -> Tokenizer:
+    """WordPiece as Hugging Face has it, by way of what a GGUF file would say."""
+    normalizer = fields.get("normalizer") or {}
+    if normalizer.get("type") != "BertNormalizer" or fields["model"].get("continuing_subword_prefix") != "##":
+        raise UnsupportedError("only WordPiece with BERT's normalizer and ## inside of words is supported")
+    tokens = marked_words(vocabulary, special)
+    types = [CONTROL if token in special else NORMAL for token in tokens]
+    lowercase = normalizer.get("lowercase") is not False
+    accents = normalizer.get("strip_accents")
+    said = {
+        "unknown_token_id": vocabulary.get(fields["model"].get("unk_token")),
+        "normalizer.lowercase": lowercase,
+        "normalizer.strip_accents": lowercase if accents is None else accents,
+        "cls_token_id": frame.first[0] if frame.first else None,
+        "add_bos_token": bool(frame.first),
+    }
+    closing_id = frame.last[-1] if frame.last else None
+    return _from_wordpiece(tokens, types, said, dict(eos_ids=[], closing_id=closing_id, between=tuple(frame.between)))
 
 
 def _end_ids(ids: Mapping[str, int], special: Mapping[str, int], own: Iterable[int | None]) -> tuple[int, ...]:
@@ -349,48 +430,3 @@ def _end_ids(ids: Mapping[str, int], special: Mapping[str, int], own: Iterable[i
     if "<|return|>" in ids and "<|call|>" in ids:  # the harmony format, where <|end|> ends only a message
         ends = [i for i in ends if i != ids.get("<|end|>")]
     return tuple(dict.fromkeys(ends))
-
-
-def _list(fields: Mapping[str, Any], name: str, kind: Any, length: int | None = None) -> list[Any]:
-    """An array of a GGUF vocabulary; with `length` one item per token, or [] if the file has none."""
-    items = fields.get(name)
-    if items is None and length is not None:
-        return []
-    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-        raise ProgramError(f"tokenizer.ggml.{name} is missing, or has the wrong type")
-    if length is not None and len(items) != length:
-        raise ProgramError(f"tokenizer.ggml.{name} has {len(items)} items for {length} tokens")
-    return items
-
-
-def _id_of(backend: tokenizers.Tokenizer, token: Any) -> int | None:
-    """The id of a token in a config, where it is a string or {"content": string}."""
-    text = token.get("content") if isinstance(token, dict) else token
-    return backend.token_to_id(text) if isinstance(text, str) else None
-
-
-def _template_beside(path: Path, configured: Any) -> str | None:
-    if isinstance(configured, str):
-        return configured
-    if isinstance(configured, list):  # several, by name
-        named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
-        return named.get("default")
-    beside = path.with_name("chat_template.jinja")
-    return _read(beside).decode("utf-8", "replace") if beside.is_file() else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ProgramError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        values = json.loads(_read(path))
-    except ValueError as error:
-        raise ProgramError(f"{path} is not JSON: {error}") from None
-    return values if isinstance(values, dict) else {}

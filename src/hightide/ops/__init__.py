@@ -27,6 +27,7 @@ FOLDERS = (
     "attention",
     "delta_rule",
     "pages",
+    "spans",
     "sampling",
     "softmax",
     "fill",

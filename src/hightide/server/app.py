@@ -26,6 +26,7 @@ from hightide.server.page_files import page_file
 from hightide.server.records import Record
 from hightide.server.replies import DONE, Disconnected, EventStream, JsonReply, ServerEvent, unless_disconnected
 from hightide.server.reply_parts import new_id
+from hightide.server.rerank import rerank
 from hightide.server.responses import responses
 from hightide.server.security import Security
 from hightide.server.service import Reply, Service, StreamedReply
@@ -41,6 +42,7 @@ ENDPOINTS: Mapping[str, Handler] = {
     "/v1/completions": completions,
     "/v1/responses": responses,
     "/v1/embeddings": embeddings,
+    "/v1/rerank": rerank,
     "/tokenize": tokenize,
     "/detokenize": detokenize,
 }

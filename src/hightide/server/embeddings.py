@@ -9,8 +9,10 @@ import numpy as np
 
 from hightide.server.answers import Answers
 from hightide.server.api_errors import bad_request
+from hightide.server.messages import Ready
+from hightide.server.models import ServedModel
 from hightide.server.parameters import AnswerOptions, Parameters
-from hightide.server.prompts import check_room, read_text_prompt
+from hightide.server.prompts import Prompt, check_room, read_text_prompt
 from hightide.server.records import MAX_USER, Record
 from hightide.server.service import Service
 
@@ -22,14 +24,29 @@ _NOTHING = AnswerOptions(options={}, stops=[], seeds=[0], grammar=None)  # is sa
 async def embeddings(service: Service, body: dict[str, Any], record: Record) -> dict[str, Any]:
     parameters = Parameters(body)
     model, facts = await service.model(parameters, record, embeds=True)
+    if facts.ranks:
+        raise bad_request(f"the model {model.name} ranks documents; ask /v1/rerank", "model", "model_not_suited")
     record.user = (parameters.text("user") or "")[:MAX_USER]
     as_numbers = parameters.one_of("encoding_format", ("float", "base64"), "float") == "float"
     width = parameters.integer("dimensions", 1, 2**31 - 1)
+    truncate = parameters.boolean("truncate")
     given = _texts(parameters.take("input"))
     parameters.end()
-    prompts = [await read_text_prompt(model.tokenizer, facts, text, "input") for text in given]
+    prompts = [await read_text_prompt(model.tokenizer, facts, text, "input", truncate) for text in given]
+    vectors = [_cut(vector, width) for vector in await text_vectors(service, model, facts, prompts, record, "input")]
+    data = [
+        {"object": "embedding", "index": index, "embedding": vector.tolist() if as_numbers else _packed(vector)}
+        for index, vector in enumerate(vectors)
+    ]
+    return {"object": "list", "data": data, "model": model.name, "usage": usage(prompts)}
+
+
+async def text_vectors(
+    service: Service, model: ServedModel, facts: Ready, prompts: list[Prompt], record: Record, name: str
+) -> list[np.ndarray]:
+    """The vectors of texts, of the parameter of this name; of a model that ranks the scores of pairs, each [1]."""
     for prompt in prompts:
-        check_room(prompt, facts, None, "input")
+        check_room(prompt, facts, None, name)
     vectors: list[np.ndarray] = []
     for first in range(0, len(prompts), AT_ONCE):
         answers = Answers(model, prompts[first : first + AT_ONCE], _NOTHING, record)
@@ -37,15 +54,15 @@ async def embeddings(service: Service, body: dict[str, Any], record: Record) -> 
         async with answers.begun(max(0.001, service.request_seconds - record.seconds)):
             async for update in answers:
                 found[update.choice] = np.frombuffer(b64decode(update.vector), "<f4")
-        vectors += [_cut(found[choice], width) for choice in sorted(found)]
-    tokens = record.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
+        vectors += [found[choice] for choice in sorted(found)]
+    record.prompt_tokens = usage(prompts)["prompt_tokens"]
     record.outcome = "stop"
-    data = [
-        {"object": "embedding", "index": index, "embedding": vector.tolist() if as_numbers else _packed(vector)}
-        for index, vector in enumerate(vectors)
-    ]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": model.name, "usage": usage}
+    return vectors
+
+
+def usage(prompts: list[Prompt]) -> dict[str, int]:
+    tokens = sum(len(prompt.ids) for prompt in prompts)
+    return {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
 def _texts(given: Any) -> list[Any]:

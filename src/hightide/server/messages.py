@@ -59,6 +59,7 @@ class Ready:
     vocabulary: int  # tokens
     device: str
     embeds: bool = False  # it gives vectors, not answers
+    ranks: bool = False  # these are scores of a query with a document
 
 
 @dataclass(frozen=True)

@@ -47,21 +47,37 @@ async def read_chat_prompt(
     return Prompt(prompt.ids, thinks=opened_by(prompt.text))
 
 
-async def read_text_prompt(tokenizer: Tokenizer, facts: Ready, prompt: Any, name: str = "prompt") -> Prompt:
-    """Text, or an array of token ids: the parameter of this name. A text to be embedded is whole, others go on."""
+async def read_text_prompt(
+    tokenizer: Tokenizer, facts: Ready, prompt: Any, name: str = "prompt", truncate: bool = False
+) -> Prompt:
+    """Text, or an array of token ids: the parameter of this name. A text to be embedded is whole, others go on.
+
+    `truncate`: what the context does not hold is left out.
+    """
     if isinstance(prompt, list):
         bad = next((i for i in prompt if not isinstance(i, int) or isinstance(i, bool)), None)
         if bad is not None or not all(0 <= i < facts.vocabulary for i in prompt):
             raise bad_request(f"{name} must be text, or token ids below {facts.vocabulary}", name)
-        return Prompt(prompt)
+        return Prompt(prompt[: facts.context] if truncate else prompt)
     if not isinstance(prompt, str):
         raise bad_request(f"{name} must be text or an array of token ids, not {shown(prompt)}", name)
     encode = tokenizer.encode_whole if facts.embeds else tokenizer.encode
     try:
         check_length(prompt, facts.context)
-        return Prompt(await asyncio.to_thread(encode, prompt), prompt)
+        ids = await asyncio.to_thread(encode, prompt)
+        return Prompt(tokenizer.cut(ids, facts.context) if truncate else ids, prompt)
     except HightideError as error:
         raise bad_request(str(error), name) from None
+
+
+async def read_pair(tokenizer: Tokenizer, facts: Ready, query: str, document: str, name: str, truncate: bool) -> Prompt:
+    """A query and a document, the parameter of this name, to be read together."""
+    try:
+        check_length(query + document, facts.context)
+        ids = await asyncio.to_thread(tokenizer.encode_pair, query, document)
+    except HightideError as error:
+        raise bad_request(str(error), name) from None
+    return Prompt(tokenizer.cut(ids, facts.context) if truncate else ids, document)
 
 
 def check_room(prompt: Prompt, facts: Ready, max_tokens: int | None, parameter: str) -> None:

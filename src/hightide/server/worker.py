@@ -68,8 +68,8 @@ class Worker:
             self._tell(NotOpened(error_text(error)))
             return
         decoder = self._engine.decoder
-        embeds = bool(self._engine.pooling)
-        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device), embeds))
+        embeds, ranks = bool(self._engine.pooling), self._engine.pooling == "rank"
+        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device), embeds, ranks))
         loop.run_until_complete(done.wait())
         self._closed.set()
         self._engine.close()

@@ -18,7 +18,8 @@ from tokenizers import AddedToken, decoders
 from hightide.errors import InputError, ProgramError
 from hightide.exporter import exporting, need_exporter
 from hightide.formats.whisper_ggml import WhisperFile, WhisperSizes, read_whisper
-from hightide.llm.pretokenizers import SPELLING, byte_level, merges_by_score, pretokenizer
+from hightide.llm.pretokenizers import SPELLING, byte_level, merges_by_score
+from hightide.llm.text_cuts import pretokenizer
 from hightide.speech.whisper_tokens import END, START, special_tokens
 
 MAX_TOKENS = 32  # of one call: a prompt has four

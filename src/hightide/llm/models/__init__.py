@@ -10,6 +10,7 @@ from hightide.formats.gguf import GgufFile
 from hightide.formats.lora import LoraAdapter
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
+from hightide.llm.models.encoder_builder import EncoderBuilder
 from hightide.llm.models.model_builder import ModelBuilder, nearest
 
 ARCHITECTURES = (
@@ -35,6 +36,7 @@ ARCHITECTURES = (
     "gptneox",
     "falcon",
 )
+ENCODERS = ("bert", "nomic-bert", "modern-bert")
 
 
 def build_graph(
@@ -45,12 +47,29 @@ def build_graph(
     `adapters` are those that rows may have; then `adapted` and `strengths` are inputs as well.
     `headless`: vectors [1, keep, width] stand in for the logits, as embeddings are made of them.
     """
+    if is_encoder(file):
+        raise UnsupportedError(f"{file.path} is an encoder: it gives embeddings (hightide.Embedder), not answers")
     if file.architecture not in ARCHITECTURES:
-        known, close = ", ".join(ARCHITECTURES), nearest(file.architecture, ARCHITECTURES)
+        every = (*ARCHITECTURES, *ENCODERS)
+        known, close = ", ".join(every), nearest(file.architecture, every)
         kind = file.architecture or "nameless"
         raise UnsupportedError(f"{file.path} is a {kind} model; {known} are supported{close}")
+    return _built(file, lambda: ModelBuilder(file, context, max_tokens, headless=headless, adapters=adapters))
+
+
+def is_encoder(file: GgufFile) -> bool:
+    """Whether every token of a text sees all others: it gives vectors, and cannot go on with a text."""
+    return file.architecture in ENCODERS
+
+
+def build_encoder(file: GgufFile, context: int, rows: int, sequences: int) -> Graph:
+    """The encoder of a GGUF file: ENCODER_INPUTS -> vectors; see `encoder_builder.py`."""
+    return _built(file, lambda: EncoderBuilder(file, context, rows, sequences))
+
+
+def _built(file: GgufFile, begin: Callable[[], ModelBuilder]) -> Graph:
     try:
-        builder = ModelBuilder(file, context, max_tokens, headless=headless, adapters=adapters)
+        builder = begin()
         return builder.finish(build_of(file.architecture)(builder))
     except InputError as error:  # an op refuses the dims of its weights
         raise ProgramError(f"the weights of {file.path} do not fit together: {error}") from None

@@ -90,14 +90,19 @@ class ModelBuilder:
         self._used: set[str] = set()
         self._changed: set[str] = set()  # weights that adapters change
         self._in_layers = {name.partition(".")[2].partition(".")[2] for name in file.tensors if name.startswith("blk.")}
+        self.max_tokens = max_tokens
         self.tokens = b.input((1, max_tokens), "int32")
+        self.length: SymIntValue
+        self.take_inputs(b)
+
+    def take_inputs(self, b: GraphBuilder) -> None:
+        """The inputs beside the tokens."""
         input_pos, keep = b.input((1,), "int32"), b.input((1,), "int32")
         self.settings = b.input((SETTINGS,))
-        if adapters:
-            self.adapted = b.input((max_tokens,), "int32")
-            self.strengths = b.input((max_tokens, len(adapters)))
-        self.max_tokens = max_tokens
-        self.length: SymIntValue = b.call("sym_size.int", self.tokens, 1)
+        if self.adapters:
+            self.adapted = b.input((self.max_tokens,), "int32")
+            self.strengths = b.input((self.max_tokens, len(self.adapters)))
+        self.length = b.call("sym_size.int", self.tokens, 1)
         self.position: SymIntValue = b.call("et_vk.select_as_symint.default", input_pos, 0, 0)
         self.end: SymIntValue = b.call("add", self.position, self.length)
         self.kept_from: SymIntValue = b.call("sub", self.length, b.call("et_vk.select_as_symint.default", keep, 0, 0))
@@ -407,7 +412,14 @@ class ModelBuilder:
         return self.softcap(logits, softcap) if softcap else logits
 
     def finish(self, logits: TensorValue) -> Graph:
-        """The graph, with outputs (logits, ids). What the file has and the model did not read would change them."""
+        """The graph, with outputs (logits, ids)."""
+        self.check_all_read()
+        b = self.graph_builder
+        ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
+        return b.graph(logits, ids)
+
+    def check_all_read(self) -> None:
+        """UnsupportedError for what the file has and the model did not read: it would change the results."""
         for name in self.file.tensors:
             elsewhere = name.startswith(ELSEWHERE) or (self.headless and not name.startswith("blk."))
             if name not in self._used and not elsewhere:
@@ -420,6 +432,3 @@ class ModelBuilder:
         for adapter in self.adapters:
             if other := adapter.changes.keys() - self._changed:
                 raise UnsupportedError(f"{adapter.path} changes {min(other)}, which answers cannot switch; merge it")
-        b = self.graph_builder
-        ids = b.call("hightide.sample.default", logits, self.settings, dtype="int32")
-        return b.graph(logits, ids)

@@ -52,10 +52,10 @@ PREFILL = Choice(
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the keys of a ragged batch are; see `hightide.ops.pages.pages`."""
+    """Where the keys of a ragged batch are; see `hightide.ops.pages.pages`, and `spans` for a batch without pages."""
 
     tiles: Tensor  # [N, 4]
-    table: Tensor
+    table: Tensor | None  # None: the keys are rows of the same step
     page: int  # rows
     tokens: int  # of a tile, at most
     longest: Int  # the most keys that a tile sees
@@ -102,7 +102,7 @@ class Attention:
     @property
     def capacity(self) -> int:
         """The most keys there can be."""
-        if self.pages:
+        if self.pages and self.pages.table is not None:
             return min(self.pages.table.numel * self.pages.page, self.k.dims[1])
         return self.k.dims[2 if self.heads_first else 1]
 
@@ -147,6 +147,7 @@ class Attention:
             "SOFTCAP": self.softcap != 0,
             "PAGED": self.pages is not None,
             "BATCHED": self.batched,
+            "SPANS": self.pages is not None and self.pages.table is None,
             "ROWS": rows,
         }
 
@@ -176,10 +177,11 @@ class Attention:
         if self.pages is None:
             given |= {"position": self.position, "added": self.added}
         else:
-            page = self.pages.page
-            given |= {"tiles": self.pages.tiles, "pages": self.pages.table, "tile_count": self.tiles}
-            given |= {"q_rows": self.q.dims[1], "table_size": self.pages.table.numel}
-            given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
+            page, table = self.pages.page, self.pages.table
+            given |= {"tiles": self.pages.tiles, "tile_count": self.tiles, "q_rows": self.q.dims[1], "pages": table}
+            if table is not None:
+                given |= {"table_size": table.numel}
+                given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
         if self.mask is not None:
             batches, rows_of, heads_of, _ = self.q.dims
             heads_of, rows_of = (rows_of, heads_of) if self.heads_first else (heads_of, rows_of)
@@ -235,7 +237,9 @@ def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:
         VALUE_PARTS=ceil_div(attention.value_depth, 4),
         WHOLE=attention.depth % 4 == 0,
         WHOLE_VALUES=attention.value_depth % 4 == 0,
-        ONE_PAGE=attention.pages is None or attention.pages.page % (lanes // 4 * STREAM_BLOCK) == 0,
+        ONE_PAGE=attention.pages is None
+        or attention.pages.table is None
+        or attention.pages.page % (lanes // 4 * STREAM_BLOCK) == 0,
     ).over(
         attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows),
         **attention.given(rows, STREAM_BLOCK),
