@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 from hf_folders import write_folder
 
 from hightide import Embedder
 from hightide.errors import HightideError, UnsupportedError
 from hightide.formats.gguf import GgufFile, read_gguf
 from hightide.formats.model_folder import read_folder
+from hightide.llm.convert import convert_model
 from hightide.ops.blocks.layout import dequantize
 
 HERE = Path(__file__).parent / "encoders"
@@ -176,3 +178,25 @@ def test_configs_that_are_refused(name: str, changes: dict[str, Any], says: str,
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(HightideError, match=says):
         read_folder(folder)
+
+
+def test_a_converted_folder_gives_the_same(tmp_path: Path) -> None:
+    """With its WordPiece vocabulary, and what it says of pooling."""
+    folder, out = folder_of("bert", tmp_path / "folder"), tmp_path / "out.gguf"
+    add_pooling(folder, pooling_mode="cls")
+    marked = read_gguf(HERE / "bert.gguf").metadata["tokenizer.ggml.tokens"]
+    tokens = [t if n < 5 else t[1:] if t.startswith("▁") else f"##{t}" for n, t in enumerate(marked)]
+    model = tokenizers.models.WordPiece({t: n for n, t in enumerate(tokens)}, unk_token="[UNK]")
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = tokenizers.normalizers.BertNormalizer()
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    backend.add_special_tokens(tokens[:5])
+    (folder / "tokenizer.json").write_text(backend.to_str(), "utf-8")
+    convert_model(folder, out)
+    given = ["the cat sat", "Naïve dog!", "x"]
+    with Embedder(folder, device="cpu") as ours, Embedder(out, device="cpu") as theirs:
+        assert ours.pooling == theirs.pooling == "cls"
+        assert [theirs.tokenizer.encode_whole(text) for text in given] == [backend.encode(text).ids for text in given]
+        assert ours.tokenizer.encode_pair("the", "cat") == theirs.tokenizer.encode_pair("the", "cat")
+        np.testing.assert_allclose(ours.embed(given), theirs.embed(given), atol=1e-6)
