@@ -236,7 +236,7 @@ MULTIMODAL: dict[str, Module] = {
             "text_decoder": (examples((1, 3, WIDTH), Places(0, 3)), ({1: S}, {0: S})),
         },
         schedule=[
-            *(("audio_encoder", ((count, MELS, FRAMES),)) for count in (1, 3, 2)),
+            *(("audio_encoder", (Pixels((count, MELS, FRAMES)),)) for count in (1, 3, 2)),
             *embedding_steps(7, 1, 39),
             *text_steps((0, 7), (7, 1), (8, 25), (33, 1), (0, 39), (39, 39), (78, 1), (5, 3), every=True),
         ],
