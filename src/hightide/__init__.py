@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hightide.llm.llm import LLM
     from hightide.llm.options import GenerationOptions
     from hightide.llm.token_sampling import Sampling
+    from hightide.media.parts import Audio, Image
     from hightide.pte.program import Method, Program, load
     from hightide.speech.transcriber import Transcriber
     from hightide.tools.export.export_module import export
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "Audio",
     "DeviceError",
     "Embedder",
     "Engine",
@@ -36,6 +38,7 @@ __all__ = [
     "GenerationOptions",
     "Grammar",
     "HightideError",
+    "Image",
     "InputError",
     "Method",
     "Program",
@@ -51,11 +54,13 @@ __all__ = [
 
 # Imported when first asked for: NumPy and wgpu take longer to import than most commands take to run.
 _LAZY = {
+    "Audio": "hightide.media.parts",
     "Embedder": "hightide.llm.embedder",
     "Engine": "hightide.llm.engine",
     "LLM": "hightide.llm.llm",
     "GenerationOptions": "hightide.llm.options",
     "Grammar": "hightide.llm.grammar",
+    "Image": "hightide.media.parts",
     "Method": "hightide.pte.program",
     "Program": "hightide.pte.program",
     "Sampling": "hightide.llm.token_sampling",

@@ -11,10 +11,10 @@ LLAMAS go through `executorch.examples.models.llama`, with the switches of its c
 weights from a seed. Their goldens come from the model that the exporter itself traces, after its source
 transforms and quantisation: `builder.model`, run eagerly in float32, its KV caches kept across steps.
 So a weight there is the float32 value of its 4-bit integer times its scale, as in the program.
-MODULES, MODELS and XNN_MODULES (see the files of these names) are torch modules through `VulkanPartitioner`, the last
-through `XnnpackPartitioner`; their goldens are the eager module's, its buffers kept across steps. One with `int8` is
-quantised through PT2E first, one with `int4` by torchao, and its golden is the quantised module's. Vulkan's leaves
-convolutions of a batch other than 1 outside: `any_batch` lifts that.
+MODULES, MODELS, MULTIMODAL and XNN_MODULES (see the files of these names) are torch modules through
+`VulkanPartitioner`, the last through `XnnpackPartitioner`; their goldens are the eager module's, its buffers kept
+across steps. One with `int8` is quantised through PT2E first, one with `int4` by torchao, and its golden is the
+quantised module's. Vulkan's leaves convolutions of a batch other than 1 outside: `any_batch` lifts that.
 
 `--check` also exports each program without a delegate (a Llama: from its weights dequantised to float32; one for
 XNNPACK stays as it is), runs it on ExecuTorch's own CPU runtime, and writes the largest difference, relative to the
@@ -42,6 +42,7 @@ import numpy as np
 import torch
 from models import MODELS
 from modules import MODULES, Module
+from multimodal import MULTIMODAL
 from xnn_modules import XNN_MODULES
 
 HERE = Path(__file__).parent
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     index = HERE / "programs.json"
-    for name in args.names or [*LLAMAS, *MODULES, *MODELS, *XNN_MODULES]:
+    for name in args.names or [*LLAMAS, *MODULES, *MODELS, *MULTIMODAL, *XNN_MODULES]:
         entry = (make_llama if name in LLAMAS else make_module)(name, args.check)
         programs = json.loads(index.read_text()) if index.exists() else {}
         programs[name] = {**entry, "torch": version("torch"), "executorch": version("executorch")}
@@ -191,7 +192,7 @@ def llama_steps(max_s: int, context: int, vocab: int, kv_cache: bool) -> list[St
 
 
 def make_module(name: str, check: bool) -> dict[str, Any]:
-    case = {**MODULES, **MODELS, **XNN_MODULES}[name]
+    case = {**MODULES, **MODELS, **MULTIMODAL, **XNN_MODULES}[name]
     torch.manual_seed(0)
     module = case.make().eval().requires_grad_(False)
     if case.int8:
@@ -249,6 +250,7 @@ def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bo
     from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.dialects._ops import ops as exir_ops
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+    from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
 
     refuse = [attrgetter(op)(exir_ops.edge) for op in case.refuse]
     convolution = vulkan_supported_ops[exir_ops.edge.aten.convolution.default]
@@ -262,6 +264,9 @@ def lower_module(module: torch.nn.Module, case: Module, path: Path, delegate: bo
         forward, module.forward = module.forward, getattr(module, method)  # torch.export takes `forward`
         methods[method] = torch.export.export(module, inputs(), dynamic_shapes=dynamic_shapes, strict=False)
         module.forward = forward
+        if case.untransposed:
+            graph = RemoveRedundantTransposes()(methods[method].module())[0]
+            methods[method] = torch.export.export(graph, inputs(), dynamic_shapes=dynamic_shapes, strict=False)
     edge = to_edge_transform_and_lower(
         methods,
         partitioner=[partitioner] if delegate else None,

@@ -49,6 +49,7 @@ class Module:
     int8: bool = False  # quantised through PT2E, with 8-bit activations
     int4: bool = False  # linears quantised by torchao: 4-bit weights, rows rounded to 8 bits as they come
     backend: str = "vulkan"  # or "xnnpack": whose partitioner
+    untransposed: bool = False  # pairs of transposes that undo each other are taken out first, as for the Llamas
     refuse: tuple[str, ...] = ()  # ops that must not be delegated
     first_values: tuple[str, ...] = ()  # buffers whose first value the program keeps
     constants: dict[str, Any] = field(default_factory=dict)  # constant methods

@@ -35,6 +35,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "copy_rows": lambda session: session.copy_rows([(0, 1, 1)]),
     "read_rows": lambda session: session.read_rows(0, 1),
     "write_rows": lambda session: session.write_rows(0, []),
+    "run_into": lambda session: session.run_into(call(1, 0), session, 0, 0),
+    "fill_rows": lambda session: session.fill_rows(0, 0, np.zeros((1, 1), np.float32)),
     "sibling": lambda session: session.sibling(),
     "device_bytes": lambda session: session.device_bytes(),
     "with": lambda session: session.__enter__(),

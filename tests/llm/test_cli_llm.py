@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -21,7 +20,6 @@ from gguf import GGUFWriter, TokenType
 from rich.progress import Progress
 
 import hightide
-from hightide.cli import main
 from hightide.cli.chat import noted_interrupts
 from hightide.cli.conversation import Interrupted, raised_interrupts
 from hightide.cli.progress import RemainingTime
@@ -90,21 +88,6 @@ def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs `hightide`; gives (exit code, stdout, stderr)."""
-
-    def run(*args: object, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hightide", *map(str, args)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as done:
-            main()
-        captured = capsys.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 # ---- generate

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from hightide.errors import HightideError, InputError
+from hightide.media.parts import Image
 from hightide.server import replies
 from hightide.server.answers import as_api_error
 from hightide.server.api_errors import ApiError
@@ -24,6 +25,7 @@ from hightide.server.reasoning import ReasoningSplitter, opened_by
 from hightide.server.replies import DONE, EventStream, ServerEvent
 from hightide.server.security import Security, make_security, read_keys
 from hightide.server.tools import Tool, ToolUse, knows_tools, with_tools_in_words
+from hightide.server.worker import unpacked
 
 LOCAL = {"host": "127.0.0.1:8080"}
 
@@ -292,3 +294,30 @@ def test_without_the_extra() -> None:
 
 def test_repr_of_security_shows_no_key() -> None:
     assert "secret" not in repr(Security((b"secret",)))
+
+
+def test_parts_of_messages_are_text_unless_the_model_takes_more() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    text = [{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}]
+    assert check_messages([{"role": "user", "content": text}], None)[0]["content"] == "What is it?"
+    (message,) = check_messages([{"role": "user", "content": [*text, image]}], None, ["image"])
+    *words, seen = message["content"]
+    assert words == ["What ", "is it?"] and isinstance(seen, Image) and seen.data == b"hello"
+    for kinds, part, said in [
+        ([], image, "messages[0].content[0] is of type 'image_url'; this model takes text only"),
+        (["audio"], image, "this model takes text and audio only"),
+        (["image"], {"type": "image_url", "image_url": {"url": "http://example.com"}}, "nothing is fetched"),
+        (["image"], {"type": "video"}, "is of type 'video'; only text is supported"),
+    ]:
+        with pytest.raises(ApiError) as raised:
+            check_messages([{"role": "user", "content": [part]}], None, kinds)
+        assert said in raised.value.message and raised.value.status == 400
+
+
+def test_a_prompt_with_an_image_survives_the_pipe() -> None:
+    prompt: list[int | tuple[str, str]] = [1, ("image", "aGVsbG8="), 2]
+    sent = Submit(1, prompt, {}, None, [])
+    got = receive(io.BytesIO(pack(sent)))
+    assert isinstance(got, Submit)
+    first, seen, last = map(unpacked, got.prompt)
+    assert (first, last) == (1, 2) and isinstance(seen, Image) and seen.data == b"hello"

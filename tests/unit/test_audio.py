@@ -10,8 +10,8 @@ import pytest
 from spoken import RATE, as_int16, clip, wav
 
 from hightide import InputError
-from hightide.speech.audio import load_audio, resampled
-from hightide.speech.log_mel import log_mel, mel_filters
+from hightide.media.audio import load_audio, resampled
+from hightide.media.log_mel import log_mel, mel_filters
 from hightide.speech.transcriber import endless, windows
 
 EXPECTED = Path(__file__).parents[1] / "speech" / "expected.npz"

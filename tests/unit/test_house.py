@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "hightide"
 MODULES = sorted(SOURCES.rglob("*.py"))
 # What may be missing, what only one system has.
 OPTIONAL = {"torch", "executorch", "torchao", "igraph", "llguidance", "matplotlib", "prompt_toolkit", "ray", "vulkan"}
-OPTIONAL |= {"huggingface_hub", "resource", "readline"}
+OPTIONAL |= {"PIL", "huggingface_hub", "resource", "readline"}
 # wgpu takes long to import, and the NumPy references need none of it; how long imports take is what is measured there.
 LATE = {"runtime/build.py", "tools/bench/first_token.py"}
 MANY = 10

@@ -16,17 +16,29 @@ from hightide.cli.conversation import Conversation
 from hightide.cli.groups import grouped
 from hightide.cli.lines import is_interactive, piped_lines, typed_lines
 from hightide.cli.model import describe, open_model, require_tokenizer
-from hightide.cli.options import MODEL_HELP, WITHOUT_MODEL, MinP, ModelOptions, SamplingOptions, note, write_answer
+from hightide.cli.options import (
+    MODEL_HELP,
+    WITHOUT_MODEL,
+    MediaFiles,
+    MinP,
+    ModelOptions,
+    SamplingOptions,
+    note,
+    write_answer,
+)
 from hightide.errors import HightideError, InputError, error_text
 from hightide.llm.chat_template import prepare
 from hightide.llm.default_model import remember
 from hightide.llm.options import GenerationOptions
+from hightide.media.parts import Audio, Image
 from hightide.units import counted
 
 COMMANDS = {
     "/reset": "forget the conversation, but keep the system message",
     "/save": "PATH  save the conversation to PATH.json, and its KV cache to PATH.npz",
     "/load": "PATH  continue a saved conversation",
+    "/image": "PATH  show an image with the next message",
+    "/audio": "PATH  play a WAV file with the next message",
     "/system": "TEXT  set the system message; without TEXT, show it",
     "/stats": "show the times of the last answer, and device memory",
     "/help": "show this list",
@@ -52,6 +64,7 @@ def chat(
     *,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens in one answer.")] = 512,
+    media: MediaFiles,
     sampling: ChatSampling,
     opening: ModelOptions,
 ) -> None:
@@ -69,6 +82,7 @@ def chat(
         require_tokenizer(llm)
         conversation = Conversation(llm, options)
         conversation.system = system
+        conversation.shown = media.parts()
         interactive = is_interactive()
         if interactive:
             note(f"{llm.path.name} on {llm.decoder.device}, context {llm.context}, loaded in {seconds:.1f} s; /help")
@@ -133,6 +147,11 @@ def _obey(conversation: Conversation, command: str, rest: str, seconds: float) -
             if rest:
                 conversation.system = rest
             note(f"system message: {conversation.system or 'that of the chat template, if any'}")
+        case "/image" | "/audio":
+            part = (Image if command == "/image" else Audio)(_path(command, rest).expanduser())
+            part.load()  # what is wrong with it is said now
+            conversation.shown.append(part)
+            note(f"{rest} goes with the next message")
         case "/stats":
             if conversation.last is None:
                 raise InputError("there is no answer yet to show the times of")

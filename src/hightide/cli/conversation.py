@@ -17,6 +17,7 @@ from hightide.folders import replacing
 from hightide.llm.answer import Stats
 from hightide.llm.chat_template import check_message
 from hightide.llm.llm import LLM
+from hightide.media.parts import MediaPart
 
 
 class Interrupted(Exception):
@@ -48,6 +49,7 @@ class Conversation:
     options: dict[str, Any]  # of `LLM.stream`
     messages: list[dict[str, Any]] = field(default_factory=list)
     last: Stats | None = None  # of the newest answer
+    shown: list[MediaPart] = field(default_factory=list)  # with the next message
     forgotten: int = 0  # messages dropped to make room, by on_full "shift"
 
     @property
@@ -72,9 +74,8 @@ class Conversation:
         `stopped` is asked between calls of the model, where the session is whole. What was said until then
         stays in the conversation; a message that got no answer does not.
         """
-        before = list(self.messages)
-        self.messages.append({"role": "user", "content": text})
-        said = ""
+        before, said = list(self.messages), ""
+        self.messages.append({"role": "user", "content": [*self.shown, text] if self.shown else text})
         try:
             with closing(self._stream(stopped)) as pieces:
                 for piece in pieces:
@@ -87,6 +88,7 @@ class Conversation:
             return "interrupted"
         finally:
             if said:
+                self.shown = []
                 self.messages.append({"role": "assistant", "content": said})
             else:
                 self.messages = before
@@ -137,6 +139,8 @@ class Conversation:
 
     def save(self, path: Path) -> list[Path]:
         """The messages as JSON, and beside them the keys and values, so that nothing has to be read again."""
+        if any(not isinstance(message["content"], str) for message in self.messages):
+            raise UnsupportedError("a conversation with images or audio cannot be saved")
         text, state = _files(path)
         saved = {"model": self.llm.path.name, "messages": self.messages}
         with replacing(text) as file:

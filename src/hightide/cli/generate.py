@@ -18,6 +18,7 @@ from hightide.cli.options import (
     MODEL_HELP,
     WITHOUT_MODEL,
     Json,
+    MediaFiles,
     ModelOptions,
     SamplingOptions,
     decode_text,
@@ -36,8 +37,8 @@ from hightide.units import counted
 
 
 @dataclass(frozen=True)
-class PromptKind:
-    """What the prompt is: text, a message, or token ids."""
+class PromptKind(MediaFiles):
+    """What the prompt is: text, a message with images and audio or without, or token ids."""
 
     chat: Annotated[bool, typer.Option("--chat", help="Treat the prompt as a message and answer it.")] = False
     system: Annotated[str | None, typer.Option(help="A system message; implies --chat.")] = None
@@ -160,6 +161,8 @@ def _answer_file(
         raise InputError("--prompts and --out go together: a file of prompts, and where the answers go")
     if prompt != "-":
         raise InputError("the prompt is an argument or in the file of --prompts, not both")
+    if kind.parts():
+        raise InputError("--image and --audio are for one prompt; in the file of --prompts they are parts of messages")
     if kind.ids:
         raise InputError("--ids is for one prompt; in the file of --prompts, ids are given as tokens")
     asked = read_prompts(many.prompts, options, kind.messages())
@@ -188,13 +191,17 @@ def read_stdin() -> str:
 
 
 def _prompt(text: str, kind: PromptKind) -> Prompt:
+    if kind.ids and kind.parts():
+        raise InputError("--ids has no place for an image or audio; leave it out")
     if kind.ids:
         try:
             return [int(item) for item in text.replace(",", " ").strip(" []\n").split()]
         except ValueError:
             raise InputError(f"{text!r} is not a list of token ids, such as '1 9038 2501'") from None
-    before = kind.messages()
-    return text if before is None else [*before, {"role": "user", "content": text}]
+    before, parts = kind.messages(), kind.parts()
+    if before is None and not parts:
+        return text
+    return [*(before or []), {"role": "user", "content": [*parts, text] if parts else text}]
 
 
 def _bias(text: str) -> tuple[int, float]:

@@ -13,6 +13,7 @@ import typer
 
 from hightide.errors import InputError
 from hightide.llm.default_model import DEFAULT
+from hightide.media.parts import Audio, Image, MediaPart
 
 MODEL_HELP = f"A GGUF or .pte file, a Hugging Face folder, or '{DEFAULT}' for SmolLM2-135M-Instruct."
 WITHOUT_MODEL = "If left out: the model of your last chat, or the default."
@@ -82,6 +83,22 @@ class ModelOptions:
     quantize: QuantizeTo = None
     merge: MergePaths = None
     route: Route = None
+
+
+@dataclass(frozen=True)
+class MediaFiles:
+    """What a message shows besides its text."""
+
+    image: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="An image for a model that sees. Repeatable.")
+    ] = None
+    audio: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A WAV file for a model that hears. Repeatable.")
+    ] = None
+
+    def parts(self) -> list[MediaPart]:
+        """For the content of a message."""
+        return [*map(Image, self.image or ()), *map(Audio, self.audio or ())]
 
 
 @dataclass(frozen=True)

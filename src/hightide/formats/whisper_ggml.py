@@ -63,7 +63,7 @@ def read_whisper(path: str | os.PathLike[str]) -> WhisperFile:
             raise ProgramError(f"{path} has sizes that no model has: {sizes}")
         reader.ints(1)  # the type of most tensors; each of them says its own
         filters, bins = reader.ints(2)
-        reader.take(4 * filters * bins)  # the filters are those of `speech.log_mel`
+        reader.take(4 * filters * bins)  # the filters are those of `media.log_mel`
         (count,) = reader.ints(1)
         tokens = [bytes(reader.take(reader.ints(1)[0])) for _ in range(reader.at_most(count, MAX_SIZE, "tokens"))]
         return WhisperFile(path, sizes, tokens, dict(reader.tensors()))

@@ -28,7 +28,13 @@ ROWS_AS_WEIGHT = (
 )
 LAYER_NORM = "aten.native_layer_norm.default"
 LIKE = tuple(f"aten.{name}_like.default" for name in ("full", "zeros", "ones"))
-AS_X = ("et_vk.rms_norm.default", "aten._softmax.default", "aten._log_softmax.default", *LIKE)  # dims of x
+AS_X = (  # dims of x
+    "et_vk.rms_norm.default",
+    "aten._softmax.default",
+    "aten._log_softmax.default",
+    "hightide.media_rows.default",
+    *LIKE,
+)
 REDUCED = ("aten.any.dim",)  # along one dim, which may stay with a size of 1
 # By family: ops whose output has the dims of one argument, but for a last one that another decides.
 BUT_THE_LAST = {"linear": ("x", "weight"), "embedding": ("indices", "weight"), "attention": ("q", "v_cache")}

@@ -30,7 +30,7 @@ from hightide.fuse.row_rules import (
     same,
 )
 from hightide.graph.blob import Zeros
-from hightide.graph.graph import Graph, OpCall
+from hightide.graph.graph import Graph, OpCall, input_ids
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import ITEM_SIZE, Dims, ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops import REGISTRY
@@ -41,7 +41,7 @@ from hightide.ops.builder import GraphBuilder
 from hightide.ops.contract import ceil_div
 from hightide.ops.sampling.sampling import SETTINGS
 
-__all__ = ["ADAPTED_INPUTS", "RAGGED_DYNAMIC", "RAGGED_INPUTS", "NotRaggedError", "RaggedSizes", "ragged"]
+__all__ = ["ADAPTED_INPUTS", "MEDIA", "RAGGED_DYNAMIC", "RAGGED_INPUTS", "NotRaggedError", "RaggedSizes", "ragged"]
 
 RAGGED_INPUTS = (
     "tokens",
@@ -60,6 +60,7 @@ RAGGED_INPUTS = (
 RAGGED_DYNAMIC = (True, False, True, True, True, True, False, True, True, True, False, False)
 ADAPTED_INPUTS = ("adapted", "strengths")  # of a graph with adapters: rows that have some, and how much of each
 LOW_RANK = "hightide.low_rank.default"
+MEDIA = "media"  # of a graph that is given rows of images
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
 ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default")
@@ -75,14 +76,15 @@ class RaggedSizes:
     pages: int  # in the pool of each layer
     table: int  # entries in the page tables of all sequences of a step
     adapters: int = 0  # that rows may have
+    media: Dims = ()  # of the rows of images that a step may have, of a graph that `with_embedding` made
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return RAGGED_INPUTS + (ADAPTED_INPUTS if self.adapters else ())
+        return RAGGED_INPUTS + (ADAPTED_INPUTS if self.adapters else ()) + ((MEDIA,) if self.media else ())
 
     @property
     def dynamic(self) -> tuple[bool, ...]:
-        return RAGGED_DYNAMIC + ((True, True) if self.adapters else ())
+        return RAGGED_DYNAMIC + ((True, True) if self.adapters else ()) + ((False,) if self.media else ())
 
 
 def ragged(graph: Graph, sizes: RaggedSizes) -> Graph:
@@ -144,8 +146,9 @@ class _Walk:
         lists: list[Dims] = [(sizes.singles, 4), (sizes.tiles, 4), (sizes.table,), (1,)]
         dims: list[Dims] = [(1, t), (w,), (t,), (t,), (w,), (w, SETTINGS), *masks, *lists]
         dims += [(t,), (t, sizes.adapters)] if sizes.adapters else []
+        dims += [sizes.media] if sizes.media else []
         self.inputs: dict[str, TensorValue] = {
-            name: b.input(d, "float32" if name in ("settings", "strengths") else "int32")
+            name: b.input(d, "float32" if name in ("settings", "strengths", MEDIA) else "int32")
             for name, d in zip(sizes.inputs, dims, strict=True)
         }
         self._longest = b.call("et_vk.select_as_symint.default", self.inputs["longest"], 0, 0)
@@ -154,6 +157,12 @@ class _Walk:
     def _take_inputs(self) -> None:
         given = [self.graph.values[id] for id in self.graph.inputs]
         dims = [value.dims if isinstance(value, TensorValue) else () for value in given]
+        if len(dims) == 3 and self.sizes.media:
+            media = self.graph.inputs[2]
+            if any(call.args.get("media") != media for call in self._readers(media)):
+                raise NotRaggedError(f"the input {list(dims[2])} is not rows of images")
+            self.known[media] = Fixed(self.inputs[MEDIA])
+            dims.pop()
         if len(dims) not in (2, 4, 6) or len(dims[0]) != 2 or dims[0][0] != 1 or dims[1] != (1,):
             found = ", ".join(str(list(d)) for d in dims)
             raise NotRaggedError(f"the inputs are {found}, not tokens [1, S], a position [1] and no others")
@@ -161,7 +170,7 @@ class _Walk:
         added: list[Dims] = [(most,), (most, adapters)] if adapters else []
         if dims[2:] not in ([], [(1,), (SETTINGS,), *added]):
             raise NotRaggedError(f"the inputs {dims[2:]} are not a number [1] of tokens and {SETTINGS} settings")
-        tokens, position, *rest = self.graph.inputs
+        tokens, position, *rest = self.graph.inputs[: len(dims)]
         taken = self.builder.call(
             "hightide.take_tokens.default", self.inputs["tokens"], self.inputs["chosen"], dtype="int32"
         )
@@ -173,6 +182,9 @@ class _Walk:
             self.known[rest[0]], self.known[rest[1]] = _Number(KEEP), _Settings()
             for id, name in zip(rest[2:], ADAPTED_INPUTS, strict=False):
                 self.known[id] = _Adapted(name)
+
+    def _readers(self, id: int) -> list[OpCall]:
+        return [call for call in self.graph.calls if id in input_ids(self.graph, call)]
 
     # ---- one call
 

@@ -182,6 +182,14 @@ def _table(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     return [replace(indices, value=out)]
 
 
+def _media(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
+    """Embeddings of tokens, some of them rows of images."""
+    rows = [_rows(call, given, name) for name in ("x", "tokens")]
+    first = _agree(call, rows)
+    (out,) = walk.emit(call, given, "x", "tokens")
+    return [replace(first, value=out)]
+
+
 def _index(walk: Walk, call: OpCall, given: Given) -> list[TokenRows]:
     """x[..., indices]: what the rows of one index tensor pick from a table."""
     at = [n for n, one in enumerate(given["indices"]) if one is not None]
@@ -410,6 +418,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default"), _along("dim")),
     "aten.flip.default": _along("dims"),
     **dict.fromkeys(_of("embedding"), _table),
+    "hightide.media_rows.default": _media,
     "aten.index.Tensor": _index,
     "aten.index_select.default": _index_select,
     "aten.gather.default": _gather,

@@ -123,7 +123,7 @@ class Batcher:
         self._before = {g.sequence: g.sequence.filled for g in (*self.running, *self.waiting)}
         self._draft()
         chosen: list[Rows] = []
-        room = [self.decoder.max_rows, self.decoder.max_wanted]
+        room = [self.decoder.max_rows, self.decoder.max_wanted, self.decoder.max_media]
         decoding = [g for g in self.running if g.reading <= 1]
         for generation in [*decoding, *(g for g in self.running if g not in decoding)]:
             if generation in self.running:  # else it was set aside for an older one
@@ -146,7 +146,7 @@ class Batcher:
         if generation.reading > 1 and self.share_prefixes:
             sequence.name_pages(generation.tokens)  # a draft that was right may have filled one
             self.counters.found += sequence.share_prefix(generation.tokens)
-        count = min(generation.wants(), room[0])
+        count = min(generation.wants(), room[0], generation.within(room[2]))
         fed = self._fed.get(generation)
         if not count or self._short or (not generation.reading and (fed is None or not room[1])):
             return
@@ -166,6 +166,8 @@ class Batcher:
         chosen.append(rows)
         room[0] -= len(rows.tokens)
         room[1] -= rows.wanted
+        if generation.media and self.decoder.media is not None:
+            room[2] -= len(self.decoder.media.of(rows.tokens))
 
     def _set_aside(self, generation: Generation, chosen: list[Rows]) -> bool:
         """Take the pages of the youngest; False if that is the one who needs them. They are read again later."""

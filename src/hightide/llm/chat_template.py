@@ -48,10 +48,15 @@ def prepare() -> None:
 
 
 def check_message(message: Any, place: str) -> dict[str, Any]:
-    """The message as templates want it: content given as a list of text parts becomes one string."""
+    """The message as templates want it: content given as a list of text parts becomes one string.
+
+    A tuple is what `take_media` made for a template that looks into parts, and stays as it is.
+    """
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InputError(f"{place} must be a dict with a role and content, such as {{'role': 'user', 'content': 'Hi'}}")
     content = message.get("content")
+    if isinstance(content, tuple):
+        return dict(message)
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         if not all(isinstance(part, str) for part in parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from hightide.errors import HightideError, InputError
-from hightide.fuse.ragged import RaggedSizes
+from hightide.fuse.ragged import MEDIA, RaggedSizes
 from hightide.graph.graph import OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.batch import GREEDY, Batch, Rows, tables
+from hightide.llm.media import Media, MediaSlots
 from hightide.llm.state_file import StateLayout
 from hightide.runtime.session import Fed, Session
 
@@ -40,6 +42,8 @@ class Decoder(Protocol):
     max_rows: int  # of a step
     max_wanted: int  # ids of a step
     max_keep: int  # ids that one sequence can have of a step
+    max_media: int  # images and audio that a step can have rows of
+    media: Media | None  # those that the model was given, if it takes any
     vocab_size: int
     device: str
     whole: bool  # a sequence has all of its rows in one step
@@ -82,10 +86,17 @@ class RaggedDecoder:
     whole = False
 
     def __init__(
-        self, session: Session, sizes: RaggedSizes, *, context: int, alike: bool = False, vocab_size: int | None = None
+        self,
+        session: Session,
+        sizes: RaggedSizes,
+        *,
+        context: int,
+        alike: bool = False,
+        vocab_size: int | None = None,
+        slots: MediaSlots | None = None,
     ) -> None:
         """`alike`: rows are computed alike whatever else is in their batch. `vocab_size` is that of the logits, unless
-        vectors stand in for them."""
+        vectors stand in for them. `slots` hold the rows of images and audio."""
         self.session, self.sizes, self.alike = session, sizes, alike
         self.context, self.page, self.pages = context, sizes.page, sizes.pages
         self.max_rows, self.max_wanted, self.max_keep = sizes.rows, sizes.wanted, sizes.wanted
@@ -94,6 +105,9 @@ class RaggedDecoder:
         assert isinstance(logits, TensorValue)
         self.width = logits.dims[-1]  # of a row of logits
         self.vocab_size = self.width if vocab_size is None else vocab_size
+        self._slots = slots
+        self.max_media = 0 if slots is None else slots.count
+        self.media = None if slots is None else slots.media
         self._fed = False  # whether the ids of a step before are on the device
 
     def launch(self, batch: Batch) -> Any:
@@ -113,6 +127,9 @@ class RaggedDecoder:
             given["chosen"], given["masks"] = np.zeros(chosen, np.int32), np.zeros(masks, np.int32)
             given["masks"][: len(made.masks)] = made.masks or 0
         given["strengths"] = given["strengths"].reshape(len(made.strengths), self.sizes.adapters)
+        if self._slots is not None:
+            given["tokens"] = np.array([self._slots.placed(made.tokens)], np.int32)
+            given[MEDIA] = self._slots.fed
         return [given[spec.name] for spec in self.session.specs]
 
     def collect(self, ticket: Any) -> StepResult:
@@ -127,6 +144,9 @@ class RaggedDecoder:
     def recover(self) -> None:
         self._fed = False
         self.session.recover()
+        if self._slots is not None:
+            self._slots.clear()
+            self._slots.media.recover()
 
     def first_odd(self, batch: Batch) -> OpCall | None:
         return self.session.first_odd(self.inputs(batch))
@@ -163,10 +183,14 @@ class RaggedDecoder:
         return StateLayout(tuple((*pool[:1], length, *pool[2:]) for pool in dims))
 
     def device_bytes(self) -> dict[str, int]:
-        return self.session.device_bytes()
+        total = Counter(self.session.device_bytes())
+        total.update({} if self.media is None else self.media.device_bytes())
+        return dict(total)
 
     def close(self) -> None:
         self.session.close()
+        if self.media is not None:
+            self.media.close()
 
 
 def check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:

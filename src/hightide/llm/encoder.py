@@ -12,6 +12,7 @@ from hightide.graph.graph import OpCall
 from hightide.graph.values import Dims, TensorValue
 from hightide.llm.batch import Batch
 from hightide.llm.decoder import StepResult
+from hightide.llm.media import Media
 from hightide.llm.models import build_encoder
 from hightide.llm.models.encoder_builder import ENCODER_INPUTS
 from hightide.llm.state_file import StateLayout
@@ -31,6 +32,8 @@ class Encoder:
         self.session, self.context, self.vocab_size, self._first = session, context, vocab_size, first
         self.page, self.pages = context, 2 * sequences  # as many wait for their step as are in one
         self.max_rows = self.max_wanted = self.max_keep = rows
+        self.max_media = 0
+        self.media: Media | None = None  # it takes text only
         self.device = session.name
         vectors = session.graph.values[session.graph.outputs[0]]
         assert isinstance(vectors, TensorValue)

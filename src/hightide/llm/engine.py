@@ -26,10 +26,21 @@ from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
 from hightide.llm.drafting import Drafter
 from hightide.llm.encoder import Encoder
 from hightide.llm.generation import Generation
-from hightide.llm.model import Adapters, Merging, Model, Placement, Prompt, check_opening, open_model, with_weights
+from hightide.llm.media_marks import Marks
+from hightide.llm.model import (
+    Adapters,
+    Merging,
+    Model,
+    Prompt,
+    check_media_tokens,
+    check_opening,
+    open_model,
+    with_weights,
+)
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.prefix_store import PrefixStore
+from hightide.llm.ragged_model import Placement
 from hightide.llm.request import Request
 from hightide.llm.text_vector import POOLINGS
 from hightide.llm.tokenizer import Tokenizer
@@ -87,6 +98,7 @@ class Engine(Closing):
         adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
+        media_tokens: Mapping[str, str] | None = None,
     ) -> None:
         """Opens a GGUF model, a Hugging Face folder or a `.pte` program, as `LLM` does.
 
@@ -98,6 +110,7 @@ class Engine(Closing):
         several of them in one step. `prefix_cache` is a folder of at most `prefix_cache_size` bytes, where what was
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
         answers; by default if its file says so. Encoders always do, and also pool by "cls", or "rank" documents.
+        `media_tokens` are as in `LLM`.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         placement = with_weights(placement, quantize, merge, adapters)
@@ -112,7 +125,7 @@ class Engine(Closing):
         cache_bytes = checked_bytes("prefix_cache_size", prefix_cache_size)
         kv_bytes = None if kv_memory is None else checked_bytes("kv_memory", kv_memory)
         placement = replace(placement, sequences=max_sequences, kv_bytes=kv_bytes, alike=reproducible, pooling=pooling)
-        self._model = open_model(model, tokenizer, context, chunk, placement)
+        self._model = open_model(model, tokenizer, context, chunk, placement, check_media_tokens(media_tokens))
         self.path, self.max_waiting = self._model.path, max_waiting
         self.tokenizer, self.context = self._model.tokenizer, self._model.decoder.context
         self.pooling = self._model.pooling  # how a text becomes a vector; "" for a model that gives answers
@@ -128,6 +141,8 @@ class Engine(Closing):
     def _drafter(self, path: str | os.PathLike[str], chunk: int | None, placement: Placement) -> Drafter:
         if self.pooling:
             raise InputError("a draft model guesses tokens; embeddings have none")
+        if self._model.media is not None:
+            raise InputError(f"a draft model cannot see what is shown to {self.path.name}")
         guessing = replace(placement, kv_bytes=None, pooling="", merge={}, adapters={})
         model = open_model(path, self.tokenizer, None, chunk, guessing)
         ours, its = self._model.decoder.vocab_size, model.decoder.vocab_size
@@ -137,9 +152,9 @@ class Engine(Closing):
         return Drafter(model.decoder)
 
     def _store(self, folder: str | os.PathLike[str], size: int) -> PrefixStore | None:
-        """None for a model whose sequences take turns: it has no pages."""
+        """None for a model whose sequences take turns: it has no pages. Ids of images are this process's own."""
         decoder = self._model.decoder
-        if not isinstance(decoder, RaggedDecoder):
+        if not isinstance(decoder, RaggedDecoder) or self._model.media is not None:
             return None
         return PrefixStore(folder, size, decoder, self._model.fingerprint)
 
@@ -153,6 +168,11 @@ class Engine(Closing):
     @property
     def decoder(self) -> Decoder:
         return self._model.decoder
+
+    @property
+    def marks(self) -> Marks:
+        """The marks that stand for images and audio in prompts, of the kinds that the model takes."""
+        return self._model.marks
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of text, of chat messages (through the model's template), or of ids."""

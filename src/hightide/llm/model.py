@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,31 +18,30 @@ from hightide.formats.gguf import GgufFile
 from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
 from hightide.formats.model_file import is_model, read_model
 from hightide.formats.quantizers import checked_kind, quantized
-from hightide.fuse.ragged import RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
-from hightide.graph.aliases import Aliases
-from hightide.graph.graph import Graph
-from hightide.graph.values import Dims, TensorValue
+from hightide.fuse.ragged import NotRaggedError
 from hightide.llm.chat_prompt import chat_prompt
 from hightide.llm.context_room import what_fits
-from hightide.llm.decoder import Decoder, Progress, RaggedDecoder
+from hightide.llm.decoder import Decoder, RaggedDecoder
 from hightide.llm.default_model import DEFAULT, default_model
 from hightide.llm.encoder import open_encoder
 from hightide.llm.generation import Generation
 from hightide.llm.grammar import GrammarVocabulary
+from hightide.llm.media import ENCODERS, Media
+from hightide.llm.media_marks import Marks, MediaMark, find_mark, no_encoder
 from hightide.llm.models import build_graph, is_encoder
-from hightide.llm.models.model_builder import MAX_KEEP, choose_context
+from hightide.llm.models.model_builder import choose_context
+from hightide.llm.multimodal import is_multimodal, open_multimodal
 from hightide.llm.options import GenerationOptions
 from hightide.llm.page_pool import PagedSequence, PagePool
+from hightide.llm.ragged_model import PAGE, Placement, ragged_decoder
 from hightide.llm.rank_head import RankHead, rank_head
 from hightide.llm.state_file import fingerprint
 from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
 from hightide.llm.text_stream import TextStream
 from hightide.llm.text_vector import Pooled, PrivateSequence, TextVector, pooling_of
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
-from hightide.ops.binding import graph_aliases
+from hightide.media.parts import Audio, Image, MediaPart
 from hightide.ops.choices import check_routes
-from hightide.ops.pages.work_lists import TILE
-from hightide.ops.sampling.sampling import SETTINGS
 from hightide.option_checks import check_callable, check_int, check_path, shown
 from hightide.pte.program import Program, load
 from hightide.runtime.build import SessionOptions, build_session, check_kv, choose_device, named_device
@@ -49,35 +49,13 @@ from hightide.runtime.room import NoRoomError
 from hightide.runtime.session import Session
 from hightide.traits import Traits
 
-PAGE = 16  # tokens
-
 Message = Mapping[str, Any]
-Prompt = str | Sequence[int] | Sequence[Message]
+Prompt = str | Sequence[int | MediaPart] | Sequence[Message]
+PROMPTS = "a prompt is text, token ids, or messages with a role and content; ids and messages may have images and audio"
+NO_TOKENS: Mapping[str, str] = MappingProxyType({})
 AnyPath = str | os.PathLike[str]
 Merging = AnyPath | Sequence[AnyPath] | Mapping[str, float] | None
 Adapters = AnyPath | Sequence[AnyPath] | Mapping[str, AnyPath] | None
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a model runs, and how it is held there."""
-
-    device: str | int | None = None  # as in `hightide.load`
-    kv: str | None = None  # "f16", "f32", or None for halves on a GPU that has them
-    routes: Mapping[str, str] | None = None  # forced, by the name of the choice
-    progress: Progress | None = None  # called with (bytes uploaded, bytes in all)
-    sequences: int = 1  # at a time, at most
-    pages: int | None = None  # in the pool; None: as many as `kv_bytes` hold
-    kv_bytes: int | None = None  # for all keys and values; None: a context for every sequence, up to four
-    alike: bool = False  # rows are computed alike whatever else is in their batch
-    merge: Mapping[str, float] = field(default_factory=dict)  # paths of LoRA adapters, and how much of each
-    adapters: Mapping[str, Path] = field(default_factory=dict)  # those that answers may have, by name
-    quantize: str | None = None  # the block type that float weights become
-    pooling: str | None = ""  # for embeddings: one of POOLINGS; None: as the file says; "": for answers
-
-    @property
-    def session_routes(self) -> dict[str, str]:
-        return {**(self.routes or {}), **({"rows": "alike"} if self.alike else {})}
 
 
 @dataclass
@@ -92,22 +70,47 @@ class Model:
     pooling: str = ""  # of rows to the vector of a text; "" for a model that gives answers
     adapters: tuple[str, ...] = ()  # the names of those that answers may have
     head: RankHead | None = None  # of a model that ranks
+    media: Media | None = None  # what it sees and hears
+    marks: Marks = field(default_factory=dict)  # that stand for images and audio in its prompts
     _vocabulary: GrammarVocabulary | None = None  # made for the first grammar
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of text, of chat messages (through the model's template), or of ids."""
+        """Token ids of text, of chat messages (through the model's template), or of ids.
+
+        An image or audio becomes ids above the vocabulary, one for each row that its encoder makes of it.
+        """
         if isinstance(prompt, str):
             return self._tokenizer().encode(prompt)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | memoryview):
-            raise InputError("a prompt is text, token ids, or messages with a role and content")
-        ids = [int(item) for item in prompt if isinstance(item, int | np.integer) and not isinstance(item, bool)]
+            raise InputError(PROMPTS)
         messages = [item for item in prompt if isinstance(item, Mapping)]
-        if len(ids) == len(prompt):
-            return ids
-        if len(messages) != len(prompt):
-            raise InputError("a prompt is text, token ids, or messages with a role and content")
-        return chat_prompt(self._tokenizer(), messages, self.decoder.context).ids
+        if messages and len(messages) == len(prompt):
+            made = chat_prompt(
+                self._tokenizer(), messages, self.decoder.context, marks=self.marks, model=self.path.name
+            )
+            return self.with_media(made.ids, made.media)
+        ids: list[int] = []
+        for item in prompt:
+            if isinstance(item, Image | Audio):
+                ids += self._rows_of(item)
+            elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+                ids.append(int(item))
+            else:
+                raise InputError(PROMPTS)
+        return ids
+
+    def with_media(self, ids: Sequence[int], media: Sequence[MediaPart]) -> list[int]:
+        """The ids of a prompt, with those of an image or audio in place of -1 - n, its number."""
+        if not media:
+            return list(ids)
+        rows = [self._rows_of(part) for part in media]
+        return [each for id in ids for each in (rows[-1 - id] if id < 0 else (id,))]
+
+    def _rows_of(self, part: MediaPart) -> Sequence[int]:
+        if self.media is None:
+            raise InputError(no_encoder(self.path.name, part.kind, ()))
+        return self.media.take(part).ids
 
     def text_vector(self, pool: PagePool, ids: Sequence[int], normalize: bool = True) -> TextVector:
         """The vector to be made of token ids, or the score of a pair; InputError if it cannot be."""
@@ -167,7 +170,9 @@ class Model:
         ends = frozenset(options.stop_ids).union(() if options.ignore_eos else self.ends)
         constraint = None if options.grammar is None else self._grammar_vocabulary().constraint(options.grammar)
         strengths = self._strengths(options.adapters or {})
-        return Generation(self.decoder, sequence, ids, options, ends, text, constraint, made, strengths)
+        generation = Generation(self.decoder, sequence, ids, options, ends, text, constraint, made, strengths)
+        generation.media = () if self.media is None else self.media.of(ids)
+        return generation
 
     def _strengths(self, wanted: Mapping[str, float]) -> np.ndarray | None:
         """How much of each adapter; None if there is nothing of any."""
@@ -188,7 +193,8 @@ class Model:
     def check_prompt(self, ids: Sequence[int]) -> None:
         if not ids:
             raise InputError("the prompt is empty")
-        self._check_ids(ids)
+        known = () if self.media is None else self.media.of(ids)
+        self._check_ids([id for id in ids if not any(id in medium.ids for medium in known)] if known else ids)
         if len(ids) > self.decoder.context:
             raise InputError(f"the prompt has {len(ids)} tokens; the context holds {self.decoder.context}")
 
@@ -221,19 +227,36 @@ def with_weights(placement: Placement, quantize: Any, merge: Any, adapters: Any)
     return replace(placement, quantize=kind, merge=merging, adapters=named_adapters(adapters))
 
 
+def check_media_tokens(tokens: Any) -> Mapping[str, str]:
+    """The tokens that stand for images and audio in prompts, as far as the caller names them."""
+    given = {} if tokens is None else tokens
+    known = isinstance(given, Mapping) and all(kind in ENCODERS for kind in given)
+    if not known or not all(isinstance(token, str) and token for token in given.values()):
+        raise InputError(
+            f'media_tokens must be the tokens by kind, such as {{"image": "<image>"}}, not {shown(tokens)}'
+        )
+    return given
+
+
 def open_model(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
     context: int | None,
     chunk: int | None,
     placement: Placement,
+    tokens: Mapping[str, str] = NO_TOKENS,
 ) -> Model:
-    """A GGUF model, a folder, a `.pte` program or "default". `chunk`: rows of a step of what is no program, at most."""
+    """A GGUF model, a folder, a `.pte` program or "default". `chunk`: rows of a step of what is no program, at most.
+
+    `tokens` stand for an image or audio in prompts, by kind, where the caller names them.
+    """
     path = default_model() if path == DEFAULT else Path(path)
     path = path.resolve() if path.is_dir() else path  # "." has no name
     metadata: Mapping[str, Any] | None = None
     ends: set[int] = set()
     pooling, head = "", None
+    media: Media | None = None
+    constants: Mapping[str, Any] = {}
     if is_model(path):
         with reading(path):
             file = _read_weights(path, placement)
@@ -250,11 +273,17 @@ def open_model(
         raise UnsupportedError(f"{path.name} is not a GGUF model; only those give embeddings")
     else:
         program = load(path, device=placement.device, routes=placement.routes)
-        decoder = _open_pte(program, context, placement)
-        ends = program_ends(program)
+        if is_multimodal(program):
+            decoder, media = open_multimodal(program, context, placement)
+        else:
+            decoder = _open_pte(program, context, placement)
+        ends, constants = program_ends(program), program.metadata
     try:
         found = find_tokenizer(path, tokenizer, metadata)
         known = ends | set(found.eos_ids if found is not None else ())
+        marks: dict[str, MediaMark | None] = {}
+        if media is not None and found is not None:
+            marks = {kind: find_mark(found, kind, tokens.get(kind), constants) for kind in media.encoders}
         return Model(
             path,
             decoder,
@@ -264,6 +293,8 @@ def open_model(
             pooling,
             tuple(placement.adapters),
             head,
+            media,
+            marks,
         )
     except BaseException:
         decoder.close()
@@ -322,7 +353,7 @@ def _open_gguf(
         with reading(path):
             graph = build_graph(file, context, min(most, context), headless=bool(pooling), adapters=adapters)
         vocabulary = file.tensors["token_embd.weight"].dims[0] if pooling else None
-        return _ragged_decoder(graph, gpu, placement, context, most, vocabulary)
+        return ragged_decoder(graph, gpu, placement, context, most, vocabulary)
 
     try:
         return built(chunk, placement)
@@ -345,84 +376,6 @@ def _chunk(gpu: Any) -> int:
 def default_chunk(traits: Traits | None) -> int:
     """How many rows a step has at most, unless somebody says so: enough to fill a GPU; fewer where a row takes long."""
     return 128 if traits is None or traits.software else 512
-
-
-def _ragged_decoder(
-    graph: Graph, gpu: Any, placement: Placement, context: int, rows: int, vocab_size: int | None = None
-) -> RaggedDecoder:
-    halves = placement.kv == "f16" or (placement.kv is None and gpu is not None and gpu.traits.half_caches)
-    sizes = ragged_sizes(graph, context, rows, placement, halves, 1 << 62 if gpu is None else gpu.max_binding)
-    made = ragged(graph, sizes)
-    masks = made.values[made.inputs[RAGGED_INPUTS.index("masks")]]
-    assert isinstance(masks, TensorValue)
-    levels = _levels(sizes, masks.dims[1])
-    options = SessionOptions(placement.kv, placement.session_routes, levels=levels)
-    session = build_session(made, gpu, sizes.dynamic, sizes.inputs, options, placement.progress)
-    room = min(context, sizes.pages * sizes.page)
-    return RaggedDecoder(session, sizes, context=room, alike=placement.alike, vocab_size=vocab_size)
-
-
-def ragged_sizes(
-    graph: Graph, context: int, rows: int, placement: Placement, halves: bool, max_binding: int
-) -> RaggedSizes:
-    """For a one-sequence graph: how many rows, pages and tiles its ragged form has."""
-    each = -(-context // PAGE)
-    pages = each * min(placement.sequences, 4) if placement.pages is None else placement.pages
-    caches = _cache_bytes(graph, graph_aliases(graph), halves)
-    if placement.kv_bytes is not None and placement.pages is None:
-        pages = min(placement.kv_bytes // max(1, sum(caches) * PAGE), each * placement.sequences)
-        if pages < 1:
-            raise InputError(f"{placement.kv_bytes} bytes do not hold the keys and values of {PAGE} tokens")
-    pages = min(pages, max(each, max_binding // max(1, max(caches, default=1) * PAGE)))
-    rows = max(min(rows, context), placement.sequences)
-    return RaggedSizes(
-        rows=rows,
-        wanted=rows if placement.pooling else min(rows, max(MAX_KEEP, placement.sequences)),
-        singles=rows if placement.alike else placement.sequences,
-        tiles=rows // TILE + placement.sequences,
-        page=PAGE,
-        pages=pages,
-        table=each * placement.sequences,
-        adapters=len(placement.adapters),
-    )
-
-
-def _cache_bytes(graph: Graph, aliases: Aliases, halves: bool) -> list[int]:
-    """What each KV cache takes for one token."""
-    caches = [graph.values[id] for id in aliases.state]
-    dims = [value.dims for value in caches if isinstance(value, TensorValue) and len(value.dims) == 4]
-    return [heads * depth * (2 if halves else 4) for _, _, heads, depth in dims]
-
-
-def _levels(sizes: RaggedSizes, words: int) -> list[tuple[Dims, ...]]:
-    """Steps that a build prepares: prompts of some lengths, and decodes of some numbers of sequences."""
-    rows = [n for n in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024) if n < sizes.rows]
-    levels = [level_dims(sizes, words, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
-    levels += [level_dims(sizes, words, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
-    return levels
-
-
-def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
-    """The dims of the inputs of a ragged graph; `words` are those of a mask."""
-    if sizes.singles >= sizes.rows and tiles:  # every row is a tile of its own
-        singles, tiles = rows, 0
-    dims: dict[str, Dims] = {
-        "tokens": (1, rows),
-        "chosen": (sizes.wanted,),
-        "positions": (rows,),
-        "places": (rows,),
-        "wanted": (wanted,),
-        "settings": (wanted, SETTINGS),
-        "masks": (sizes.wanted, words),
-        "masked": (wanted,),
-        "singles": (singles, 4),
-        "tiles": (tiles, 4),
-        "pages": (sizes.table,),
-        "longest": (1,),
-        "adapted": (0,),
-        "strengths": (0, sizes.adapters),
-    }
-    return tuple(dims[name] for name in sizes.inputs)
 
 
 def program_ends(program: Program) -> set[int]:
@@ -457,13 +410,13 @@ def _open_pte(program: Program, context: int | None, placement: Placement) -> De
     graph = program.single_graph("forward")
     if graph is not None and cached:
         try:
-            return _ragged_decoder(graph, program.gpu, placement, context, longest)
+            return ragged_decoder(graph, program.gpu, placement, context, longest)
         except NotRaggedError as error:
             if placement.sequences > 1:
                 warnings.warn(f"{name} serves its sequences in turns: {error}", stacklevel=5)
     dims = info.outputs[0].dims
     every = len(dims) == 3  # logits of every token, not of the last one only
-    turns = {"context": context, "sequences": placement.sequences, "rows": longest, "vocab": dims[-1]}
+    turns: dict[str, Any] = {"context": context, "sequences": placement.sequences, "rows": longest, "vocab": dims[-1]}
     if graph is None or not cached:
         if placement.kv == "f16":
             raise UnsupportedError("KV caches in f16 need a program that is one graph with a cache")

@@ -16,8 +16,10 @@ from hightide.graph.graph import OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import StepResult
+from hightide.llm.media import Media, MediaSlots
 from hightide.llm.state_file import StateLayout
 from hightide.ops.sampling.sampling import sample
+from hightide.planning.levels import InputSpec
 from hightide.pte.program import Method
 from hightide.runtime.session import Session
 
@@ -50,12 +52,22 @@ class TurnsDecoder:
     whole = False
 
     def __init__(
-        self, place: SequencePlace, *, context: int, sequences: int, rows: int, keep: int, vocab: int, device: str
+        self,
+        place: SequencePlace,
+        *,
+        context: int,
+        sequences: int,
+        rows: int,
+        keep: int,
+        vocab: int,
+        device: str,
+        media: Media | None = None,
     ):
         self.context = self.page = context
         self.pages, self.max_rows, self.max_keep = sequences, rows, keep
         self.max_wanted = sequences * keep
         self.vocab_size, self.device = vocab, device
+        self.max_media, self.media = (0 if media is None else 1), media
         self._places: dict[int, SequencePlace] = {0: place}
         self._chosen = np.zeros(0, np.int64)
 
@@ -72,8 +84,8 @@ class TurnsDecoder:
 
     def _run(self, rows: Rows) -> tuple[np.ndarray, list[int]]:
         tokens = [max(0, int(self._chosen[-1 - token])) if token < 0 else token for token in rows.tokens]
-        logits = self._place(rows.pages[0]).logits(tokens, rows.position, rows.wanted)
-        wanted = logits.reshape(-1, self.vocab_size)[-rows.wanted or len(logits) :]
+        logits = self._place(rows.pages[0]).logits(tokens, rows.position, rows.wanted).reshape(-1, self.vocab_size)
+        wanted = logits[-rows.wanted or len(logits) :]
         settings = rows.settings[: rows.wanted]
         masks: Sequence[np.ndarray | None] = rows.masks if rows.masks else [None] * rows.wanted
         ways = zip(wanted, settings, masks, strict=True)
@@ -89,6 +101,8 @@ class TurnsDecoder:
     def recover(self) -> None:
         for place in self._places.values():
             place.recover()
+        if self.media is not None:
+            self.media.recover()
 
     def first_odd(self, batch: Batch) -> OpCall | None:
         return None
@@ -112,27 +126,34 @@ class TurnsDecoder:
         total: Counter[str] = Counter()
         for place in self._places.values():
             total.update(place.device_bytes())
+        total.update({} if self.media is None else self.media.device_bytes())
         return dict(total)
 
     def close(self) -> None:
         for place in self._places.values():
             place.close()
+        if self.media is not None:
+            self.media.close()
 
 
 class GraphPlace:
-    """A graph of (tokens, input_pos) -> logits with a KV cache."""
+    """A graph of (tokens, input_pos) -> logits with a KV cache; of (tokens, input_pos, media) with rows of images."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, media: Media | None = None) -> None:
         self.session = session
+        self._media, self._slots = media, None if media is None else MediaSlots(media, session)
 
     def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
-        given = [np.array([tokens], self.session.specs[0].dtype), np.array([position], self.session.specs[1].dtype)]
+        specs = self.session.specs
+        placed = tokens if self._slots is None else self._slots.placed(tokens)
+        given: list[Any] = [np.array([placed], specs[0].dtype), positions(specs[1], position, len(tokens))]
+        given += [] if self._slots is None else [self._slots.fed]
         want = (0,) if keep else ()
         outputs = self.session.collect(self.session.launch(given, want))
         return outputs[0] if outputs else np.zeros((0, 1), np.float32)
 
     def sibling(self) -> GraphPlace:
-        return GraphPlace(self.session.sibling())
+        return GraphPlace(self.session.sibling(), self._media)
 
     def layout(self, length: int) -> StateLayout:
         whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
@@ -152,6 +173,8 @@ class GraphPlace:
 
     def recover(self) -> None:
         self.session.recover()
+        if self._slots is not None:
+            self._slots.clear()
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()
@@ -195,10 +218,53 @@ class MethodPlace:
         self.method.reset()
 
     def device_bytes(self) -> dict[str, int]:
-        total: Counter[str] = Counter()
-        for session in self.method.sessions:
-            total.update(session.device_bytes())
-        return dict(total)
+        return self.method.device_bytes()
 
     def close(self) -> None:
         self.method.close()
+
+
+class EmbeddingPlace:
+    """A program of `token_embedding` and `text_decoder` in several parts, called whole; embeddings pass the host."""
+
+    def __init__(self, embedding: Method, decoder: Method, media: Media) -> None:
+        self._embedding, self._decoder, self._media = embedding, decoder, media
+
+    def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
+        text = [min(token, self._media.vocabulary - 1) for token in tokens]
+        embedded = self._embedding(np.array([text]))[0]
+        for n, token in enumerate(tokens):
+            if token >= self._media.vocabulary:
+                medium = self._media.found(token)
+                embedded[0, n] = self._media.encode(medium)[token - medium.ids.start]
+        return self._decoder(embedded, positions(self._decoder.inputs[1], position, len(tokens)))[0]
+
+    def sibling(self) -> EmbeddingPlace:
+        return EmbeddingPlace(self._embedding, self._decoder.sibling(), self._media)
+
+    def layout(self, length: int) -> StateLayout:
+        raise UnsupportedError("a program of several parts cannot save or restore its state")
+
+    def read(self, length: int) -> list[np.ndarray]:
+        raise UnsupportedError("a program of several parts cannot save or restore its state")
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None:
+        raise UnsupportedError("a program of several parts cannot save or restore its state")
+
+    def recover(self) -> None:
+        self._embedding.reset()
+        self._decoder.reset()
+
+    def device_bytes(self) -> dict[str, int]:
+        total = Counter(self._embedding.device_bytes())
+        total.update(self._decoder.device_bytes())
+        return dict(total)
+
+    def close(self) -> None:
+        self._embedding.close()
+        self._decoder.close()
+
+
+def positions(spec: InputSpec, first: int, count: int) -> np.ndarray:
+    """The position of the first token, or of each, as the program takes it."""
+    return np.arange(first, first + (count if spec.dims[0] > 1 else 1)).astype(spec.dtype)

@@ -101,7 +101,7 @@ class Sampling:
     def _adjusted(self, logits: np.ndarray, before: Sequence[int]) -> np.ndarray:
         for token, bias in self.logit_bias.items():
             logits[token] += bias
-        counts = Counter(before)
+        counts = Counter(token for token in before if token < len(logits))  # ids above are rows of images
         if counts:
             seen = np.fromiter(counts.keys(), np.int64)
             times = np.fromiter(counts.values(), np.float64)

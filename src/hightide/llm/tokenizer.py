@@ -141,6 +141,11 @@ class Tokenizer:
                 start = False
         return data.decode("utf-8", "replace")
 
+    def find(self, token: str) -> int | None:
+        """The id of a token that the vocabulary spells like this."""
+        found: int | None = self.backend.token_to_id(token)
+        return found
+
     def token(self, token_id: int) -> str:
         """The token as the vocabulary spells it."""
         if not 0 <= token_id < self.vocab_size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -221,6 +222,11 @@ class Method(Closing):
         where = ", ".join(dict.fromkeys(session.name for session in self.sessions)) or "NumPy"
         return table(f"method {self.name} on {where}", ("", "name", "type", "dims"), rows)
 
+    @property
+    def session(self) -> Session | None:
+        """The session that is the whole method, where that is one graph."""
+        return self._direct
+
     def sibling(self) -> Method:
         """Another one with state of its own, on the same weights."""
         self._check_open()
@@ -267,6 +273,13 @@ class Method(Closing):
     def metadata(self) -> dict[str, Any]:
         """The program's constant methods, evaluated."""
         return self.program.metadata
+
+    def device_bytes(self) -> dict[str, int]:
+        """Memory on its device by kind."""
+        total: Counter[str] = Counter()
+        for session in self.sessions:
+            total.update(session.device_bytes())
+        return dict(total)
 
     def _check_open(self) -> None:
         if self.closed:

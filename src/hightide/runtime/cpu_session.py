@@ -36,6 +36,7 @@ from hightide.runtime.session import (
     Fed,
     Feed,
     RowCopies,
+    Session,
     Want,
     check_rows_in,
     is_odd,
@@ -141,6 +142,20 @@ class CpuSession(BaseSession):
         spec = self.specs[n]
         held = self._fed.get(n, np.zeros(math.prod(spec.dims), spec.dtype))
         return held[: math.prod(dims)].reshape(dims)
+
+    def run_into(self, given: Sequence[Any], to: Session, position: int, row: int) -> None:
+        """Run, and put the first output into an input of another session; see `Session.run_into`."""
+        to.fill_rows(position, row, self.run(given)[0])
+
+    def fill_rows(self, position: int, row: int, rows: np.ndarray) -> None:
+        """Write rows of an input that runs are given `Fed` for."""
+        self.check_open()
+        with self.lock:
+            count = self.check_rows(position, row, rows.shape)
+            most, width = self.specs[position].dims
+            held = self._left(position, (most, width)).copy()
+            held[row : row + count] = rows.reshape(count, width)
+            self._fed[position] = held.reshape(-1)
 
     def collect(self, ticket: list[np.ndarray]) -> list[np.ndarray]:
         self.check_open()

@@ -28,13 +28,14 @@ from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
 from hightide.ops.binding import mutated_ids
 from hightide.ops.kernel import Scratch
+from hightide.ops.storage import gpu_bytes
 from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
 from hightide.runtime.room import NoRoomError, gpu_needs, ran_out
-from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, RowCopies, Want
+from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, RowCopies, Session, Want
 from hightide.runtime.session_memory import Constants, SessionMemory
 from hightide.runtime.session_plan import BuildLevels, SessionPlan, plan_session
 from hightide.runtime.symint_buffer import SymIntBuffer
@@ -238,6 +239,44 @@ class GpuSession(BaseSession):
         self.check_open()
         with self.lock:
             self._launched.clear()
+
+    def run_into(self, given: Sequence[Any], to: Session, position: int, row: int) -> None:
+        """Run, and put the first output into an input of another session; see `Session.run_into`."""
+        id = self.graph.outputs[0]
+        value = self.graph.values[id]
+        if not isinstance(to, GpuSession) or not isinstance(value, TensorValue) or not to.takes(position, self, value):
+            to.fill_rows(position, row, self.run(given)[0])
+            return
+        with self.lock:  # nobody else's run may come between
+            dims = self.level(given)[1].dims.get(id, value.dims)
+            to.check_rows(position, row, dims)
+            ticket = self.launch(given, want=())
+            to.copy_in(position, row, self.memory.buffer(id), dims)
+            self.collect(ticket)
+
+    def takes(self, position: int, source: GpuSession, value: TensorValue) -> bool:
+        """Whether rows of an input can be copied on the device: as whole words, from this output of another session."""
+        held = self.memory.tensor(self.graph.inputs[position])
+        return self.device is source.device and held.dtype == value.dtype == "float32"
+
+    def copy_in(self, position: int, row: int, source: Any, dims: Dims) -> None:
+        """Copy a buffer on this device to rows of an input."""
+        self.check_open()
+        with self.lock, self._guard:
+            size = self.specs[position].dims[1] * 4
+            count = self.check_rows(position, row, dims)
+            target = self.memory.buffer(self.graph.inputs[position])
+            self._written.pop(position, None)
+            self.device.copy_parts([(source, 0, target, row * size, count * size)])
+
+    def fill_rows(self, position: int, row: int, rows: np.ndarray) -> None:
+        """Write rows of an input that runs are given `Fed` for."""
+        self.check_open()
+        with self.lock, self._guard:
+            self.check_rows(position, row, rows.shape)
+            id = self.graph.inputs[position]
+            self._written.pop(position, None)
+            self.memory.write(id, rows, row * gpu_bytes(self.memory.tensor(id).dtype, self.specs[position].dims[1:]))
 
     def _collect(self, ticket: Ticket) -> list[np.ndarray]:
         data = self.recorder.read(ticket.recording.copies, ticket.submission)

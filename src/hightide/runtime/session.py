@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,15 @@ class Session(Protocol):
     def write_rows(self, first: int, arrays: Sequence[np.ndarray]) -> None:
         """Put back what `read_rows` gave, from row `first` on."""
 
+    def run_into(self, given: Sequence[Any], to: Any, position: int, row: int) -> None:
+        """Run, and put the first output into an input [rows, width] of another session, from `row` on.
+
+        Runs there are given `Fed` for it. Between sessions on one device nothing comes back to the host.
+        """
+
+    def fill_rows(self, position: int, row: int, rows: np.ndarray) -> None:
+        """Write rows of an input [rows, width] that runs are given `Fed` for."""
+
     def sibling(self) -> Any:
         """One more session of the same constants, which are held once; state, inputs and activations are its own."""
 
@@ -125,6 +135,15 @@ class BaseSession(Closing):
 
     def close(self) -> None:
         self.closed = True
+
+    def check_rows(self, position: int, row: int, dims: Dims) -> int:
+        """How many rows a tensor of these dims is of an input [rows, width]; InputError if they do not fit there."""
+        most, width = self.specs[position].dims
+        count = math.prod(dims[:-1])
+        if dims[-1:] != (width,) or not 0 <= row <= row + count <= most:
+            name = self.specs[position].name
+            raise InputError(f"{list(dims)} does not go into rows {row} to {row + count} of {name} [{most}, {width}]")
+        return count
 
     def check_open(self) -> None:
         if self.closed:

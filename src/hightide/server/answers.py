@@ -81,6 +81,7 @@ class Answers:
                 await job.accepted.wait()
                 if job.error is not None:
                     raise job.error
+            self._record.prompt_tokens = sum(job.prompt_tokens or len(job.prompt) for job in self._jobs)
         except HightideError as error:
             raise as_api_error(error) from None
 

@@ -70,7 +70,9 @@ def _prompts(given: Any) -> list[Any]:
 
 
 def _echo(model: ServedModel, prompt: Prompt) -> str:
-    return model.tokenizer.decode(prompt.ids) if prompt.text is None else prompt.text
+    return (
+        model.tokenizer.decode(id for id in prompt.ids if isinstance(id, int)) if prompt.text is None else prompt.text
+    )
 
 
 async def _whole(form: _Form, answers: Answers) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hightide.errors import HightideError
 from hightide.server.jobs import Ended, Event, Job, JobFailed, JobRefused, QueueFull, Token
-from hightide.server.messages import Accepted, Message, News, Ready, Refused
+from hightide.server.messages import Accepted, Message, News, PackedPrompt, Ready, Refused
 
 MAX_DEATHS = 3  # of processes that had a job under way, before the job is given up
 
@@ -61,7 +61,7 @@ class JobRunner(ABC):
 
     def submit(
         self,
-        prompt: list[int],
+        prompt: PackedPrompt,
         options: dict[str, Any],
         seeds: list[int],
         grammar: dict[str, Any] | None,
@@ -120,6 +120,7 @@ class JobRunner(ABC):
             self._deliver(message)
         elif isinstance(message, Accepted):
             if job := self._jobs.get(message.job):
+                job.prompt_tokens = message.prompt_tokens
                 job.accepted.set()
         elif isinstance(message, Refused) and (job := self._jobs.get(message.job)):
             self._drop(job)

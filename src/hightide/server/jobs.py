@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from hightide.errors import HightideError
+from hightide.server.messages import PackedPrompt
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,14 @@ class Job:
     """A prompt and the answers to it, as they are made."""
 
     number: int
-    prompt: list[int]
+    prompt: PackedPrompt
     options: dict[str, Any]
     grammar: dict[str, Any] | None
     seeds: list[int]  # one per sample
     tell: Callable[[Event | HightideError], None]  # of each token and end; of an error last
     made: list[list[int]] = field(default_factory=list)  # the tokens of each sample so far
     running: set[int] = field(default_factory=set)  # samples that have not ended
+    prompt_tokens: int = 0  # of a prompt with images or audio, once the engine has counted them
     deaths: int = 0
     submitted: bool = False  # to the worker that runs now
     accepted: asyncio.Event = field(default_factory=asyncio.Event)  # or over already

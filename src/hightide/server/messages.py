@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, TypeAlias
 
 from hightide.llm.template_pipe import pack as pack_json
 from hightide.llm.template_pipe import receive as receive_json
+
+PackedPrompt: TypeAlias = Sequence[int | tuple[str, str]]  # token ids, and media: the kind, and a file in base64
 
 # ---- to the worker
 
@@ -32,7 +35,7 @@ class Submit:
     """
 
     job: int
-    prompt: list[int]
+    prompt: PackedPrompt
     options: dict[str, Any]  # of `Engine.submit`
     grammar: dict[str, Any] | None  # see `grammars`
     samples: list[tuple[int, int, list[int]]]  # number, seed, tokens made so far
@@ -60,6 +63,7 @@ class Ready:
     device: str
     embeds: bool = False  # it gives vectors, not answers
     ranks: bool = False  # these are scores of a query with a document
+    marks: dict[str, list[str] | None] = field(default_factory=dict)  # of the media that it takes; see `MediaMark`
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class NotOpened:
 @dataclass(frozen=True)
 class Accepted:
     job: int
+    prompt_tokens: int = 0  # with the rows of images and audio, if it has any
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from hightide.errors import HightideError
 from hightide.llm.chat_prompt import chat_prompt, check_length
+from hightide.llm.media_marks import MediaMark
 from hightide.llm.tokenizer import Tokenizer
+from hightide.media.parts import TEXTS, read_part
 from hightide.option_checks import shown
 from hightide.server.api_errors import ApiError, bad_request
-from hightide.server.messages import Ready
+from hightide.server.messages import PackedPrompt, Ready
 from hightide.server.reasoning import opened_by
 from hightide.server.tools import Message, ToolUse, knows_tools, read_arguments, with_tools_in_words
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _WANTS_SHORT_IDS = re.compile(r"length\s*!=\s*9\b")  # Mistral's templates refuse ids of calls that are not 9 long
+MEDIA_PARTS = {"image_url": "image", "input_image": "image", "input_audio": "audio"}
 _MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal")
 
 
 @dataclass(frozen=True)
 class Prompt:
-    ids: list[int]
+    ids: PackedPrompt
     text: str | None = None  # of a prompt that was text
     thinks: str | None = None  # the think tag that it ends with
 
@@ -34,17 +38,19 @@ async def read_chat_prompt(
     tokenizer: Tokenizer, facts: Ready, messages: Any, tools: ToolUse, variables: Mapping[str, Any]
 ) -> Prompt:
     """In a thread: a template may take two seconds."""
-    checked = check_messages(messages, tokenizer.chat_template)
+    checked = check_messages(messages, tokenizer.chat_template, facts.marks)
     forms = [tool.chat_form() for tool in tools.tools]
     if not knows_tools(tokenizer.chat_template):
         checked, forms = with_tools_in_words(checked, tools), []
     try:
+        marks = {kind: None if mark is None else MediaMark(*mark) for kind, mark in facts.marks.items()}
         prompt = await asyncio.to_thread(
-            chat_prompt, tokenizer, checked, facts.context, tools=forms or None, **variables
+            chat_prompt, tokenizer, checked, facts.context, marks=marks, tools=forms or None, **variables
         )
     except HightideError as error:
         raise bad_request(str(error), "messages") from None
-    return Prompt(prompt.ids, thinks=opened_by(prompt.text))
+    files = [(part.kind, b64encode(part.data).decode()) for part in prompt.media]
+    return Prompt([files[-1 - id] if id < 0 else id for id in prompt.ids], thinks=opened_by(prompt.text))
 
 
 async def read_text_prompt(
@@ -91,11 +97,11 @@ def check_room(prompt: Prompt, facts: Ready, max_tokens: int | None, parameter: 
         raise ApiError(400, message, parameter=parameter, code="context_length_exceeded")
 
 
-def check_messages(messages: Any, template: str | None) -> list[Message]:
-    """Chat messages as templates want them."""
+def check_messages(messages: Any, template: str | None, kinds: Collection[str] = ()) -> list[Message]:
+    """Chat messages as templates want them; `kinds` of media may be in them."""
     if not isinstance(messages, list) or not messages:
         raise bad_request("messages must be an array of at least one message", "messages")
-    checked = [_message(message, f"messages[{n}]", template) for n, message in enumerate(messages)]
+    checked = [_message(message, f"messages[{n}]", template, kinds) for n, message in enumerate(messages)]
     if template is not None and _WANTS_SHORT_IDS.search(template):
         for message in checked:
             for holder, name in [(message, "tool_call_id"), *((call, "id") for call in message.get("tool_calls", ()))]:
@@ -104,7 +110,7 @@ def check_messages(messages: Any, template: str | None) -> list[Message]:
     return checked
 
 
-def _message(given: Any, place: str, template: str | None) -> Message:
+def _message(given: Any, place: str, template: str | None, kinds: Collection[str]) -> Message:
     if not isinstance(given, dict) or given.get("role") not in ROLES:
         raise bad_request(f"{place} must be an object with one of the roles {', '.join(ROLES)}", place)
     message = {name: value for name, value in given.items() if value is not None}
@@ -112,7 +118,7 @@ def _message(given: Any, place: str, template: str | None) -> Message:
         raise bad_request(f"{place} has a field {shown(unknown)}, which is not supported", f"{place}.{unknown}")
     if message["role"] == "developer" and "developer" not in (template or ""):
         message["role"] = "system"
-    message["content"] = _content(message.get("content", message.pop("refusal", "")), f"{place}.content")
+    message["content"] = _content(message.get("content", message.pop("refusal", "")), f"{place}.content", kinds)
     if "tool_calls" in message:
         message["tool_calls"] = _calls(message["tool_calls"], f"{place}.tool_calls")
         if not message["tool_calls"]:
@@ -122,22 +128,27 @@ def _message(given: Any, place: str, template: str | None) -> Message:
     return message
 
 
-def _content(content: Any, place: str) -> str:
-    """Text; parts of text are joined."""
+def _content(content: Any, place: str, kinds: Collection[str]) -> str | list[Any]:
+    """Text; parts of text are joined, and stay apart where there are images or audio among them."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise bad_request(f"{place} must be text or an array of text parts, not {shown(content)}", place)
-    texts = []
+    parts: list[Any] = []
     for n, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("text", "input_text", "output_text", "refusal"):
-            raise bad_request(f"{place}[{n}] is of type {shown(kind)}; only text is supported", f"{place}[{n}]")
-        text = part.get("text", part.get("refusal"))
-        if not isinstance(text, str):
-            raise bad_request(f"{place}[{n}] has no text", f"{place}[{n}]")
-        texts.append(text)
-    return "".join(texts)
+        where = f"{place}[{n}]"
+        if not isinstance(part, dict) or part.get("type") not in (*TEXTS, *MEDIA_PARTS):
+            kind = part.get("type") if isinstance(part, dict) else None
+            raise bad_request(f"{where} is of type {shown(kind)}; only text is supported", where)
+        kind = MEDIA_PARTS.get(part["type"])
+        if kind is not None and kind not in kinds:
+            takes = " and ".join(["text", *kinds])
+            raise bad_request(f"{where} is of type {shown(part['type'])}; this model takes {takes} only", where)
+        try:
+            parts.append(read_part(part, where))
+        except HightideError as error:
+            raise bad_request(str(error), where) from None
+    return parts if any(not isinstance(part, str) for part in parts) else "".join(parts)
 
 
 def _calls(calls: Any, place: str) -> list[dict[str, Any]]:

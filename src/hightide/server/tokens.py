@@ -26,6 +26,8 @@ async def tokenize(service: Service, body: dict[str, Any], record: Record) -> di
         tools = read_tool_use(parameters, nested=True)
         parameters.end()
         ids = (await read_chat_prompt(model.tokenizer, facts, messages, tools, {})).ids
+        if not all(isinstance(id, int) for id in ids):
+            raise bad_request("images and audio have no tokens", "messages")
     else:
         parameters.end()
         ids = (await read_text_prompt(model.tokenizer, facts, texts[0])).ids

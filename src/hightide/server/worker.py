@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 import time
-from base64 import b64encode
-from collections.abc import Coroutine
-from dataclasses import asdict
+from base64 import b64decode, b64encode
+from collections.abc import Coroutine, Sequence
+from dataclasses import asdict, astuple
 from typing import IO, Any
 
 import hightide
@@ -21,6 +21,7 @@ from hightide.errors import DeviceError, HightideError, describe, error_text
 from hightide.llm.answer import Piece
 from hightide.llm.generation import Generation
 from hightide.llm.request import Request
+from hightide.media.parts import Audio, Image, MediaPart
 from hightide.server.grammars import make_grammar
 from hightide.server.messages import (
     Accepted,
@@ -68,8 +69,9 @@ class Worker:
             self._tell(NotOpened(error_text(error)))
             return
         decoder = self._engine.decoder
+        marks = {kind: None if mark is None else list(astuple(mark)) for kind, mark in self._engine.marks.items()}
         embeds, ranks = bool(self._engine.pooling), self._engine.pooling == "rank"
-        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device), embeds, ranks))
+        self._tell(Ready(self._engine.context, decoder.vocab_size, str(decoder.device), embeds, ranks, marks))
         loop.run_until_complete(done.wait())
         self._closed.set()
         self._engine.close()
@@ -121,11 +123,11 @@ class Worker:
     async def _begin(self, message: Submit) -> None:
         assert self._engine is not None
         try:
-            if message.grammar is None:
+            if message.grammar is None and all(isinstance(item, int) for item in message.prompt):
                 begun = submit(self._engine, message, None)
-            else:  # others get their tokens while a grammar is compiled
-                grammar = await asyncio.to_thread(make_grammar, message.grammar)
-                begun = await asyncio.to_thread(submit, self._engine, message, grammar)
+            else:  # others get their tokens while a grammar is compiled, or an image is read
+                made = None if message.grammar is None else await asyncio.to_thread(make_grammar, message.grammar)
+                begun = await asyncio.to_thread(submit, self._engine, message, made)
         except HightideError as error:
             del self._jobs[message.job]
             self._cancelled.discard(message.job)
@@ -137,7 +139,7 @@ class Worker:
                 self._report_end(message.job, number, "error", describe(error))
             return
         self._jobs[message.job] = [request for _, request in begun]
-        self._tell(Accepted(message.job))
+        self._tell(Accepted(message.job, begun[0][1].stats.prompt_tokens))
         for numbers, request in begun:
             self._start(self._follow(message.job, numbers, request))
             if message.job in self._cancelled:
@@ -199,26 +201,36 @@ def submit(engine: hightide.Engine, message: Submit, grammar: Any) -> list[tuple
     New ones share one request, which reads the prompt once; those that were begun go on one by one.
     """
     if engine.pooling:
-        return [([number], engine.submit_text(message.prompt)) for number, _, _ in message.samples]
+        ids = [item for item in message.prompt if isinstance(item, int)]
+        return [([number], engine.submit_text(ids)) for number, _, _ in message.samples]
     options: dict[str, Any] = dict(message.options)
     if grammar is not None:
         options["grammar"] = grammar
     if "logit_bias" in options:  # JSON has made the ids text
         options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
+    prompt = engine.encode([unpacked(item) for item in message.prompt])
     if not any(made for _, _, made in message.samples):
         numbers = [number for number, _, _ in message.samples]
         seed = message.samples[0][1]
-        return [(numbers, engine.submit(message.prompt, n=len(numbers), **options | {"seed": seed}))]
+        return [(numbers, engine.submit(prompt, n=len(numbers), **options | {"seed": seed}))]
     begun: list[tuple[list[int], Request]] = []
     try:
         for number, seed, made in message.samples:
-            resumed = engine.submit(message.prompt, made=made, **options | {"seed": seed})
+            resumed = engine.submit(prompt, made=made, **options | {"seed": seed})
             begun.append(([number], resumed))
     except BaseException:
         for _, request in begun:
             request.cancel()
         raise
     return begun
+
+
+def unpacked(item: int | Sequence[str]) -> int | MediaPart:
+    """An item of a `PackedPrompt`."""
+    if isinstance(item, int):
+        return item
+    kind, data = item
+    return (Image if kind == "image" else Audio)(b64decode(data))
 
 
 def main() -> None:

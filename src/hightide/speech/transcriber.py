@@ -11,12 +11,12 @@ import numpy as np
 
 from hightide.errors import InputError, UnsupportedError
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
+from hightide.media.audio import RATE, load_audio
+from hightide.media.log_mel import HOP, log_mel
 from hightide.option_checks import shown
 from hightide.planning.levels import InputSpec
 from hightide.pte.program import Program, load
 from hightide.runtime.closing import Closing
-from hightide.speech.audio import RATE, load_audio
-from hightide.speech.log_mel import HOP, log_mel
 from hightide.speech.text_steps import TextSteps
 from hightide.speech.whisper_tokens import speech_tokens
 

@@ -17,9 +17,10 @@ from hightide.formats.source_file import plain_name
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
-from hightide.llm.model import Placement, level_dims, program_ends, program_sizes, ragged_sizes
+from hightide.llm.model import program_ends, program_sizes
 from hightide.llm.models import build_graph
 from hightide.llm.models.model_builder import choose_context
+from hightide.llm.ragged_model import Placement, level_dims, ragged_sizes
 from hightide.llm.tokenizer import find_tokenizer
 from hightide.ops.pages.work_lists import TILE
 from hightide.ops.sampling.sampling import SETTINGS

@@ -56,4 +56,9 @@ CASES = [
         "quantized_decomposed.embedding_byte.default",
         (byte_table(5, 13), floats(5), floats(5, low=-9, high=9), -128, 127, In(("S", 1), "int32", 0, 4)),
     ),
+    Case(
+        "media_rows",
+        "hightide.media_rows.default",
+        (In((1, "S", 6)), In((1, "S"), "int32", 0, 14), In((5, 6)), 10),
+    ),
 ]

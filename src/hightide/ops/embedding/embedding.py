@@ -265,3 +265,42 @@ def codes(rows: np.ndarray, low_first: bool) -> np.ndarray:
 def spread(scales: np.ndarray, indices: np.ndarray, group: int) -> np.ndarray:
     """Each picked row's scales, one per element."""
     return np.repeat(scales[indices] if scales.ndim > 1 else scales[indices][..., None], group, axis=-1)
+
+
+@op("hightide.media_rows.default", family="embedding")
+class MediaRows(Op):
+    """Embeddings [1, S, W] of tokens [1, S], where those of the tokens from `first` on are rows of `media` [M, W]."""
+
+    x: Tensor
+    tokens: Tensor
+    media: Tensor
+    first: int
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        if self.x.dims[:-1] != self.tokens.dims or self.media.rank != 2 or self.media.width != self.x.width:
+            given = ", ".join(str(list(t.dims)) for t in (self.x, self.tokens, self.media))
+            raise InputError(f"{given} are not embeddings by token, tokens, and rows of the same width")
+        ctx.require_indices(self.tokens, 0, self.first + self.media.dims[0] - 1, "token id")
+        return [self.x.dims]
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield kernel("embedding/media_rows.wgsl").over(
+            ceil_div(out.numel, 64),
+            x=self.x,
+            tokens=self.tokens,
+            media=self.media,
+            out=out,
+            count=out.numel,
+            rows=self.media.dims[0],
+            width=out.width,
+            first=self.first,
+        )
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        """A row of x or of the media for each token; which of the two is not known here."""
+        return 0 if same(tensor, self.media) else tensor.nbytes
+
+    @staticmethod
+    def reference(x: np.ndarray, tokens: np.ndarray, media: np.ndarray, first: int) -> np.ndarray:
+        seen = media[np.clip(tokens - first, 0, len(media) - 1)].astype(x.dtype)
+        return np.where(tokens[..., None] >= first, seen, x)

@@ -161,7 +161,7 @@ class Replica:
     async def _accept(self, session: _Session, model: str, number: int, job: Job) -> None:
         await job.accepted.wait()
         if job.error is None:
-            session.put(model, Accepted(number))
+            session.put(model, Accepted(number, job.prompt_tokens))
 
 
 def own_adapter() -> dict[str, str]:

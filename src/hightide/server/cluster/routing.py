@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
-from hightide.llm.model import PAGE
 from hightide.llm.page_pool import START, page_name
+from hightide.llm.ragged_model import PAGE
 
 MAX_PAGES = 1 << 16  # that are remembered of a replica: a million tokens, in about 10 MB
 TOKENS_PER_ANSWER = 64  # a prefix of so many tokens outweighs one more answer that is under way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from hightide.errors import HightideError
@@ -13,7 +14,7 @@ from hightide.server.cluster.replica_messages import Load, Message, Note, Status
 from hightide.server.cluster.routing import Routing
 from hightide.server.job_runner import JobRunner
 from hightide.server.jobs import Job, ModelNotOpened
-from hightide.server.messages import Cancel, NotOpened, Ready, Submit
+from hightide.server.messages import Cancel, NotOpened, PackedPrompt, Ready, Submit
 
 SUMMED = ("running", "waiting", "pages", "pages_used")  # of the engines' stats
 
@@ -156,7 +157,9 @@ class ClusterRunner(JobRunner):
             return
         for job in self._jobs.values():
             if not job.submitted:
-                link = able[self._routing.choose(job.prompt, {name: link.load for name, link in able.items()})]
+                link = able[
+                    self._routing.choose(_leading_ids(job.prompt), {name: link.load for name, link in able.items()})
+                ]
                 job.submitted = True
                 link.jobs.add(job)
                 self._places[link].given += 1
@@ -192,3 +195,8 @@ class ClusterRunner(JobRunner):
 
     def _able(self) -> list[ReplicaLink]:
         return [link for link, place in self._connected().items() if not place.refusal]
+
+
+def _leading_ids(prompt: PackedPrompt) -> list[int]:
+    """Up to the first image or audio, which has no ids that all replicas know."""
+    return [item for item in takewhile(lambda item: isinstance(item, int), prompt) if isinstance(item, int)]

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from hightide.speech.audio import RATE
+from hightide.media.audio import RATE
 
 WINDOW, HOP = 400, 160  # samples
 FLOOR = 1e-10  # of the power in a band
