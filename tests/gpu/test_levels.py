@@ -195,10 +195,12 @@ def test_a_live_start_below_0_counts_from_the_end(device: Device) -> None:
     tail = b.call("aten.slice_copy.Tensor", x, 0, start, dims=[(9, 3)])
     cut = b.call("aten.slice_scatter.default", x, b.call("aten.mul.Scalar", tail, 0.0), 0, start)
     session = GpuSession(b.graph(tail, cut), device)
-    for rows, value in [(9, -4), (5, -4), (5, 2), (5, -1), (5, 0), (3, -7), (9, 8), (9, -4)]:
+    for rows, value in [(9, -4), (5, -4), (5, 2), (5, -1), (5, 0), (3, -3), (9, 8), (9, -4)]:
         given = np.arange(3.0 * rows, dtype=np.float32).reshape(rows, 3) + 1
         got, left = session.run([given, np.array([value], np.int32)])
         wanted = given.copy()
         wanted[value:] = 0
         np.testing.assert_array_equal(got, given[value:])
         np.testing.assert_array_equal(left, wanted)
+    with pytest.raises(InputError, match=r"aten.slice_copy.Tensor"):
+        session.run([given[:3], np.array([-7], np.int32)])

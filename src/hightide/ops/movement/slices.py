@@ -30,7 +30,7 @@ class Slice(MovingOp):
     """x[start:end:step] along `dim`; the bounds may be SymInts.
 
     A start that changes at every step (the position) stays out of the level: the kernel reads it.
-    Literal bounds clamp as in Python, and so does a live start below 0; other live ones outside the dim are an error.
+    Literal bounds clamp as in Python. A live start below 0 counts from the end; one outside the dim is an error.
     """
 
     x: Tensor
@@ -107,10 +107,8 @@ def _slice_dims(ctx: Context, dims: Dims, dim: int, bounds: tuple[Int, Int, Int]
 def _ends(ctx: Context, start: Int, end: Int, size: int) -> tuple[SymExpr, SymExpr]:
     """Where a slice in a dim of `size` starts and ends."""
     first, last = _clamped(start, size), _clamped(end, size)
-    if (
-        isinstance(first, Sym) and ctx.pin(last - first) > size
-    ):  # only from below 0 it is so far: it counts from the end
-        first = _clamped(ctx.pin(first), size)
+    if isinstance(first, Sym) and size < ctx.pin(last - first) <= 2 * size:  # only from below 0 it is so far
+        first = _clamped(ctx.pin(first), size)  # so it counts from the end
     return first, last
 
 
