@@ -186,7 +186,7 @@ class ExpertLayers(Op):
             product = Product(self.x, rows, self.x.width, ends, both, 2 * hidden, experts=experts)
             yield from expert_linear(ctx, parts_of(weight), product, n * hidden)
         plain = Product(both, rows, self.x.width, Epilogue(activation=self.activation), inner, hidden)
-        yield store_apart(plain, both, 2 * hidden)
+        yield store_apart(plain, both, 2 * hidden, rows)
 
     def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
         if tensor.rank != 3 or tensor.dtype not in BLOCK_TYPES:
