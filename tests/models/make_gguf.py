@@ -7,9 +7,7 @@ model, whose eager attention gives the logits of all tokens: `NAME.npz`.
 
 With all weights in F32, the converter of llama.cpp b21e4de74 wrote the same fields and tensors for each of
 these models (but for a field that `gemma3` leaves out, and the last bit of one of `rope_freqs`).
-
-That was not done for the mixtures of experts: their files are written by the same rules, and their goldens are of a
-forward in NumPy and float64 that repeats the formulas of transformers on the weights in its own layout.
+The mixtures of experts were written by the converter's rules as they are in its source.
 """
 
 from __future__ import annotations

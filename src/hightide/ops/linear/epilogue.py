@@ -44,8 +44,9 @@ class Epilogue:
     @property
     def constants(self) -> dict[str, Constant]:
         """Of epilogue.wgsl."""
-        given = {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None, "EXPERTS": self.experts}
-        return {**given, "ACTIVATION": self.activation, "GATED": self.sides == 2, "APART": False}
+        given = {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None}
+        words = {"ACTIVATION": self.activation, "EXPERTS": self.experts}
+        return {**given, **words, "GATED": self.sides == 2, "APART": False}
 
     def check(self, dims: Dims, padded: bool = False, spread: bool = False) -> list[Dims]:
         """The dims of the output for a product of these dims.
