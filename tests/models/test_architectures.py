@@ -172,6 +172,7 @@ OPTIONAL = [
     ("glm4", "blk.0.attn_q.bias"),
     ("qwen2moe", "blk.0.ffn_gate_inp_shexp.weight"),
     ("gpt_oss", "blk.0.ffn_down_exps.bias"),
+    ("gpt_oss", "blk.1.attn_sinks.weight"),
     ("deepseek2_groups", "blk.1.exp_probs_b.bias"),
 ]
 

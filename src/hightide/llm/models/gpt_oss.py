@@ -16,8 +16,7 @@ def build(m: ModelBuilder) -> TensorValue:
 
     x = m.embed()
     for n, window in enumerate(m.windows(PATTERN)):
-        sinks = m.graph_builder.constant(m.array(f"blk.{n}.attn_sinks.weight"))
-        x = m.add(x, attention(m, m.norm(x, f"blk.{n}.attn_norm"), n, rope, window=window, sinks=sinks))
+        x = m.add(x, attention(m, m.norm(x, f"blk.{n}.attn_norm"), n, rope, window=window))
         h = m.norm(x, f"blk.{n}.post_attention_norm")
         x = m.add(x, mixture(m, h, n, activation="clamped_swiglu"))
     return m.head(m.norm(m.last(x), "output_norm"))

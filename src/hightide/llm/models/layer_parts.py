@@ -22,7 +22,6 @@ def attention(
     scale: float | None = None,
     window: int = 0,
     softcap: float = 0.0,
-    sinks: TensorValue | None = None,
 ) -> TensorValue:
     """Of layer `n`. Queries and keys go through `head_norm`, then `rope`; queries are multiplied by `temperature`."""
     layer, (heads, kv_heads, depth) = f"blk.{n}", m.attention_dims(n)
@@ -38,7 +37,7 @@ def attention(
         q, k = m.rotate(q, k, rope)
     if temperature is not None:
         q = m.multiply(q, temperature)
-    attended = m.attend(q, k, v, scale=scale, window=window, softcap=softcap, sinks=sinks)
+    attended = m.attend(q, k, v, scale=scale, window=window, softcap=softcap, sinks=m.sinks(layer))
     return m.linear(attended, f"{layer}.attn_output")
 
 

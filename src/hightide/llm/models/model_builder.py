@@ -398,6 +398,11 @@ class ModelBuilder:
         args = (q, k, v, k_cache, v_cache, self.position, scale, window, softcap, sinks)
         return self.joined(b.call("hightide.attention.default", *args))
 
+    def sinks(self, layer: str) -> TensorValue | None:
+        """One more score for each head of a layer, if the file has them."""
+        name = f"{layer}.attn_sinks.weight"
+        return self.graph_builder.constant(self.array(name)) if self.has(name) else None
+
     def last(self, x: TensorValue) -> TensorValue:
         """The tokens whose logits are wanted: [1, keep, width]"""
         most = [(1, min(MAX_KEEP, self.max_tokens), x.dims[-1])]
