@@ -120,7 +120,7 @@ def test_bad_prompts(engine: Engine, prompt: Any, options: Any, message: str) ->
         engine.generate(prompt, options)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gemma3", "qwen3", "phi3", "mistral3", "gpt2", "command_r"])
+@pytest.mark.parametrize("name", ["gemma2", "gemma3", "qwen3", "phi3", "mistral3", "gpt2", "command_r", "gpt_oss"])
 def test_other_architectures(name: str, browser: Any, tmp_path: Path) -> None:
     file = MODELS / f"{name}.gguf"
     export_model(file, tmp_path)

@@ -7,13 +7,14 @@ model, whose eager attention gives the logits of all tokens: `NAME.npz`.
 
 With all weights in F32, the converter of llama.cpp b21e4de74 wrote the same fields and tensors for each of
 these models (but for a field that `gemma3` leaves out, and the last bit of one of `rope_freqs`).
+The mixtures of experts were written by the converter's rules as they are in its source.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, RopeScalingType, quants
 HERE = Path(__file__).parent
 VOCAB, TOKENS = 131, 41  # neither is a multiple of anything; the windows are shorter
 TYPES = ("Q8_0", "Q4_0", "F16", "Q5_1", "Q4_1", "BF16", "Q5_0", "F32")
+FEW_BITS = ("Q4_0", "Q5_1", "Q8_0", "Q4_1", "Q5_0")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Model:
     short: int = 0  # > 0: logits of the first `short` tokens alone as well, for rotary factors that depend on length
     types: tuple[str, ...] = TYPES
     left_out: tuple[str, ...] = ()  # fields that older converters did not write
+    apart: bool = False  # parts of one tensor, such as gate and up of experts, are of different types
     seed: int = 0
 
 
@@ -72,6 +75,31 @@ def _qwen(version: int, seed: int, **options: Any) -> Model:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2}
     arch = {2: gguf.MODEL_ARCH.QWEN2, 3: gguf.MODEL_ARCH.QWEN3}[version]
     return Model(arch, f"Qwen{version}ForCausalLM", f"Qwen{version}Config", sizes | options, seed=seed)
+
+
+SMALL = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LOCAL_EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 32}
+LATENT = {
+    "num_key_value_heads": 4,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 32,
+    "v_head_dim": 64,  # not that of keys
+}
+
+
+def _mixture(
+    arch: str, family: str, seed: int, types: tuple[str, ...] = FEW_BITS, apart: bool = False, **options: Any
+) -> Model:
+    """A mixture of experts; `family` is what its classes of transformers begin with."""
+    classes = (f"{family}ForCausalLM", f"{family}Config")
+    return Model(gguf.MODEL_ARCH[arch], *classes, SMALL | options, types=types, apart=apart, seed=seed)
 
 
 LOCAL_AND_GLOBAL = {
@@ -119,6 +147,46 @@ MODELS = {
         sliding_window=30,
         tie_word_embeddings=True,
     ),
+    "mixtral": _mixture("LLAMA", "Mixtral", 16, **LOCAL_EXPERTS),
+    "qwen2moe": _mixture(
+        "QWEN2MOE", "Qwen2Moe", 17, apart=True, **EXPERTS, shared_expert_intermediate_size=96, num_hidden_layers=1
+    ),
+    "qwen3moe": _mixture("QWEN3MOE", "Qwen3Moe", 18, **EXPERTS, head_dim=32, norm_topk_prob=True),
+    "gpt_oss": _mixture(
+        "GPT_OSS",
+        "GptOss",
+        19,
+        types=("MXFP4",),
+        **LOCAL_EXPERTS,
+        head_dim=32,
+        sliding_window=9,
+        rope_parameters=YARN | {"truncate": False},
+    ),
+    "granitemoe": _mixture(
+        "GRANITE_MOE",
+        "GraniteMoeShared",
+        20,
+        **LOCAL_EXPERTS,
+        shared_intermediate_size=64,
+        attention_multiplier=0.3,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.4,
+        logits_scaling=2.0,
+        num_hidden_layers=1,
+    ),
+    "deepseek2": _mixture("DEEPSEEK2", "DeepseekV2", 21, **LATENT, q_lora_rank=None, norm_topk_prob=False),
+    "deepseek2_groups": _mixture(
+        "DEEPSEEK2",
+        "DeepseekV3",
+        22,
+        **LATENT,
+        q_lora_rank=32,
+        n_group=4,
+        topk_group=2,
+        norm_topk_prob=True,
+        routed_scaling_factor=1.5,
+        rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0},
+    ),
 }
 
 
@@ -127,6 +195,7 @@ def make(name: str) -> None:
     sizes = {"vocab_size": VOCAB, "num_hidden_layers": 2, "max_position_embeddings": 256}
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = getattr(transformers, spec.config)(**(sizes | ids | spec.options), attn_implementation="eager")
+    config._experts_implementation = "eager"  # the others take no float64
     torch.manual_seed(spec.seed)
     model = getattr(transformers, spec.model)(config).double().eval()
     assert model.config._attn_implementation == "eager"
@@ -153,14 +222,24 @@ def _write_tensors(writer: GGUFWriter, spec: Model, model: Any) -> None:
             new[name] = new["model.embed_tokens.weight"]
             continue
         data = _random(name, tuple(value.shape), spec, rng)
-        there, back = _rules(name, spec, config)
-        # As the converter: one dim in float32, matrices in the file's type (here: each in another).
-        kind = GGMLQuantizationType[spec.types[(n + spec.seed) % len(spec.types)] if data.ndim == 2 else "F32"]
-        stored = there(data)
-        assert stored.dtype == np.float32
-        blocks = quants.quantize(stored, kind)
-        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), blocks, raw_dtype=kind)
-        new[name] = torch.from_numpy(back(quants.dequantize(blocks, kind)).astype(np.float64))
+        form = tensor_form(name, spec.arch, config)
+        kept = []
+        for part, (converted, stored) in enumerate(zip(form.names, form.split(data), strict=True)):
+            # As the converter: one dim, routers and biases in float32, matrices in the file's type (here: many).
+            plain = (
+                stored.ndim == 1 or converted.endswith("bias") or ".gate.weight" in converted or "router" in converted
+            )
+            kind = GGMLQuantizationType[
+                "F32" if plain else spec.types[(n + part * spec.apart + spec.seed) % len(spec.types)]
+            ]
+            stored = np.ascontiguousarray(stored)
+            assert stored.dtype == np.float32
+            blocks = quants.quantize(stored, kind)
+            writer.add_tensor(names.get_name(converted, try_suffixes=(".weight", ".bias")), blocks, raw_dtype=kind)
+            kept.append(quants.dequantize(blocks, kind))
+        joined = form.join(kept)
+        assert joined.shape == tuple(value.shape)
+        new[name] = torch.from_numpy(joined.astype(np.float64))
     for name, data in _extra_tensors(spec, config):
         writer.add_tensor(name, data)
     model.load_state_dict(new)
@@ -174,11 +253,77 @@ def _random(name: str, dims: tuple[int, ...], spec: Model, rng: np.random.Genera
     return (rng.normal(size=dims) * scale).astype(np.float32)
 
 
-def _rules(name: str, spec: Model, config: Any) -> Any:
-    """What the converter's modify_tensors does to a tensor, and how to undo it."""
-    if spec.arch == gguf.MODEL_ARCH.GEMMA3 and name.endswith("norm.weight"):
+@dataclass(frozen=True)
+class Form:
+    """What the converter's modify_tensors makes of a tensor: the names it looks up, the parts, and how to undo it."""
+
+    names: list[str]
+    split: Callable[[np.ndarray], Sequence[np.ndarray]] = lambda w: [w]
+    join: Callable[[Sequence[np.ndarray]], np.ndarray] = lambda parts: parts[0]
+
+
+def tensor_form(name: str, arch: gguf.MODEL_ARCH, config: Any) -> Form:
+    name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.").replace("_moe.router.", "_moe.router.layer.")
+    base, _, last = name.rpartition(".")
+    if name.endswith("experts.gate_up_proj") or last == "gate_up_proj_bias":
+        ends = "bias" if last.endswith("bias") else "weight"
+        both = [f"{base}.gate_proj.{ends}", f"{base}.up_proj.{ends}"]
+        if arch == gguf.MODEL_ARCH.GPT_OSS:  # columns of gate and up take turns
+            return Form(both, _every_other, _taking_turns)
+        return Form(both, lambda w: np.split(w, 2, axis=1), lambda parts: np.concatenate(parts, axis=1))
+    if name.endswith("experts.down_proj"):
+        if arch == gguf.MODEL_ARCH.GPT_OSS:
+            return Form([f"{name}.weight"], lambda w: [w.swapaxes(1, 2)], lambda parts: parts[0].swapaxes(1, 2))
+        return Form([f"{name}.weight"])
+    if last == "down_proj_bias":
+        return Form([f"{base}.down_proj.bias"])
+    if last == "sinks":
+        return Form([f"{name}.weight"])
+    if name.endswith("shared_expert_gate.weight"):
+        return Form([name], lambda w: [w[0]], lambda parts: parts[0][None])
+    if name.endswith("shared_mlp.input_linear.weight"):
+        both = [
+            f"{base.removesuffix('shared_mlp.input_linear')}mlp.shared_expert.{n}_proj.weight" for n in ("gate", "up")
+        ]
+        return Form(both, lambda w: np.split(w, 2), np.concatenate)
+    if last == "e_score_correction_bias":
+        return Form([f"{base}.e_score_correction.bias"])
+    if name.endswith("kv_b_proj.weight"):
+        return _latent_form(base, config)
+    there, back = _rules(name, arch, config)
+    return Form([name], lambda w: [there(w)], lambda parts: back(parts[0]))
+
+
+def _every_other(w: np.ndarray) -> list[np.ndarray]:
+    w = w.swapaxes(1, 2) if w.ndim == 3 else w
+    return [w[:, 0::2], w[:, 1::2]]
+
+
+def _taking_turns(parts: Sequence[np.ndarray]) -> np.ndarray:
+    joined = np.stack(parts, axis=2).reshape(len(parts[0]), -1, *parts[0].shape[2:])
+    return joined.swapaxes(1, 2) if joined.ndim == 3 else joined
+
+
+def _latent_form(base: str, config: Any) -> Form:
+    """Keys and values out of the latent vector, apart; those of keys the other way round."""
+    heads, keys, values = config.num_attention_heads, config.qk_nope_head_dim, config.v_head_dim
+
+    def split(w: np.ndarray) -> list[np.ndarray]:
+        k, v = np.split(w.reshape(heads, keys + values, -1), [keys], axis=1)
+        return [k.swapaxes(1, 2), v]
+
+    def join(parts: Sequence[np.ndarray]) -> np.ndarray:
+        rows = np.concatenate([parts[0].swapaxes(1, 2), parts[1]], axis=1)
+        return rows.reshape(-1, rows.shape[-1])
+
+    return Form([f"{base.removesuffix('kv_b_proj')}{n}_b_proj.weight" for n in ("k", "v")], split, join)
+
+
+def _rules(name: str, arch: gguf.MODEL_ARCH, config: Any) -> Any:
+    """What the converter does to a tensor that it keeps as one, and how to undo it."""
+    if arch == gguf.MODEL_ARCH.GEMMA3 and name.endswith("norm.weight"):
         return (lambda w: w + np.float32(1)), (lambda w: w - np.float32(1))
-    if spec.arch == gguf.MODEL_ARCH.LLAMA and (".q_proj." in name or ".k_proj." in name):
+    if arch in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.GRANITE_MOE) and (".q_proj." in name or ".k_proj." in name):
         heads = config.num_attention_heads if ".q_proj." in name else config.num_key_value_heads
 
         def permute(w: np.ndarray) -> np.ndarray:
@@ -236,6 +381,9 @@ def text_parameters(w: GGUFWriter, config: Any) -> None:
         w.add_rope_scaling_type(RopeScalingType.YARN)
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        for key in ("beta_fast", "beta_slow"):
+            if key in rope:
+                getattr(w, f"add_rope_scaling_yarn_{key}")(rope[key])
     w.add_rope_freq_base(rope["rope_theta"])
     if "sliding_attention" in every:
         w.add_rope_freq_base_swa(every["sliding_attention"]["rope_theta"])
@@ -243,13 +391,71 @@ def text_parameters(w: GGUFWriter, config: Any) -> None:
     if getattr(config, "head_dim", None) is not None:
         w.add_key_length(config.head_dim)
         w.add_value_length(config.head_dim)
+    if experts := getattr(config, "num_local_experts", getattr(config, "num_experts", None)):
+        w.add_expert_count(experts)
+        w.add_expert_used_count(config.num_experts_per_tok)
+    if getattr(config, "n_group", None) is not None:
+        w.add_expert_group_count(config.n_group)
+        w.add_expert_group_used_count(config.topk_group)
 
 
 def llama_parameters(w: GGUFWriter, config: Any) -> None:
     """LlamaModel.set_gguf_parameters"""
     text_parameters(w, config)
     w.add_vocab_size(config.vocab_size)
-    w.add_rope_dimension_count(config.head_dim)
+    w.add_rope_dimension_count(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def qwen_moe_parameters(w: GGUFWriter, config: Any) -> None:
+    """Qwen2MoeModel.set_gguf_parameters"""
+    text_parameters(w, config)
+    w.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if getattr(config, "shared_expert_intermediate_size", None) is not None:
+        w.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def gpt_oss_parameters(w: GGUFWriter, config: Any) -> None:
+    """GptOssModel.set_gguf_parameters"""
+    text_parameters(w, config)
+    w.add_sliding_window(config.sliding_window)
+    w.add_expert_feed_forward_length(config.intermediate_size)
+
+
+def granite_moe_parameters(w: GGUFWriter, config: Any) -> None:
+    """GraniteMoeModel.set_gguf_parameters"""
+    llama_parameters(w, config)
+    w.add_attention_scale(config.attention_multiplier)
+    w.add_embedding_scale(config.embedding_multiplier)
+    w.add_residual_scale(config.residual_multiplier)
+    w.add_logit_scale(config.logits_scaling)
+    w.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+
+
+def deepseek_parameters(w: GGUFWriter, config: Any) -> None:
+    """DeepseekV2Model.set_gguf_parameters"""
+    text_parameters(w, config)
+    for key in ("head_count_kv", "key_length", "value_length"):  # written again below
+        w.kv_data[0].pop(f"{w.arch}.attention.{key}", None)
+    w.add_head_count_kv(1)
+    w.add_leading_dense_block_count(config.first_k_dense_replace)
+    w.add_vocab_size(config.vocab_size)
+    if config.q_lora_rank is not None:
+        w.add_q_lora_rank(config.q_lora_rank)
+    w.add_kv_lora_rank(config.kv_lora_rank)
+    w.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    w.add_value_length(config.kv_lora_rank)
+    w.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    w.add_value_length_mla(config.v_head_dim)
+    w.add_expert_feed_forward_length(config.moe_intermediate_size)
+    w.add_expert_shared_count(config.n_shared_experts)
+    w.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.norm_topk_prob:
+        w.add_expert_weights_norm(True)
+    if config.n_group:  # the configuration of V3 says "scoring_func": "sigmoid"
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_rope_dimension_count(config.qk_rope_head_dim)
+    if (mscale := config.rope_parameters.get("mscale_all_dim")) is not None:
+        w.add_rope_scaling_yarn_log_mul(0.1 * mscale)
 
 
 def gemma_parameters(w: GGUFWriter, config: Any) -> None:
@@ -280,6 +486,11 @@ PARAMETERS = {
     gguf.MODEL_ARCH.LLAMA: llama_parameters,
     gguf.MODEL_ARCH.GEMMA3: gemma_parameters,
     gguf.MODEL_ARCH.PHI3: phi_parameters,
+    gguf.MODEL_ARCH.QWEN2MOE: qwen_moe_parameters,
+    gguf.MODEL_ARCH.QWEN3MOE: qwen_moe_parameters,
+    gguf.MODEL_ARCH.GPT_OSS: gpt_oss_parameters,
+    gguf.MODEL_ARCH.GRANITE_MOE: granite_moe_parameters,
+    gguf.MODEL_ARCH.DEEPSEEK2: deepseek_parameters,
 }
 
 

@@ -139,6 +139,21 @@ MATTERS: list[tuple[str, dict[str, Any]]] = [
     ("gptneox", {"use_parallel_residual": False}),
     ("gptneox", {"rope__dimension_count": 8}),
     ("gptneox_sequential", {"use_parallel_residual": True}),
+    ("mixtral", {"expert_used_count": 1}),
+    ("qwen2moe", {"expert_used_count": 3}),
+    ("qwen3moe", {"expert_used_count": 1}),
+    ("gpt_oss", {"expert_used_count": 3}),
+    ("gpt_oss", {"attention__sliding_window": 8}),
+    ("gpt_oss", {"rope__scaling__type": "none"}),
+    ("granitemoe", {"attention__scale": None}),
+    ("granitemoe", {"embedding_scale": None}),
+    ("granitemoe", {"residual_scale": None}),
+    ("granitemoe", {"logit_scale": None}),
+    ("deepseek2", {"expert_weights_scale": 2.0}),
+    ("deepseek2_groups", {"expert_group_used_count": 1}),
+    ("deepseek2_groups", {"expert_weights_norm": False}),
+    ("deepseek2_groups", {"expert_gating_func": 1}),
+    ("deepseek2_groups", {"rope__scaling__yarn_log_multiplier": None}),
 ]
 
 
@@ -155,6 +170,10 @@ OPTIONAL = [
     ("gpt2", "blk.1.ffn_norm.bias"),
     ("phi2", "output.bias"),
     ("glm4", "blk.0.attn_q.bias"),
+    ("qwen2moe", "blk.0.ffn_gate_inp_shexp.weight"),
+    ("gpt_oss", "blk.0.ffn_down_exps.bias"),
+    ("gpt_oss", "blk.1.attn_sinks.weight"),
+    ("deepseek2_groups", "blk.1.exp_probs_b.bias"),
 ]
 
 
@@ -177,7 +196,10 @@ def test_the_last_rows_alone_are_the_same(name: str, device: Device) -> None:
         assert not keep or error_of_range(logits, expected[11 - keep : 11]) <= ON_GPU
 
 
-@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3", "gpt2", "glm4"])
+@pytest.mark.parametrize(
+    "name",
+    ["llama", "llama_tied", "qwen2", "qwen3", "gemma3", "phi3", "gpt2", "glm4", "mixtral", "gpt_oss", "deepseek2"],
+)
 def test_weights_in_parts_give_the_same_logits(name: str, device: Device) -> None:
     file, (tokens, _) = model(name), golden(name)
     parted, whole = graph_in_parts(file, CONTEXT, MAX_TOKENS, 2048), build_graph(file, CONTEXT, MAX_TOKENS)
@@ -194,7 +216,8 @@ def test_gpu_memory_is_the_file_the_caches_and_the_activations(name: str, device
     file = model(name)
     heads = file.get("attention.head_count")
     depth = file.get("attention.key_length", file.get("embedding_length") // heads)
-    caches = 2 * file.get("block_count") * CONTEXT * file.get("attention.head_count_kv", heads) * depth * 4
+    both = depth + file.get("attention.value_length", depth)
+    caches = file.get("block_count") * CONTEXT * file.get("attention.head_count_kv", heads) * both * 4
     used = gpu_session(build_graph(file, CONTEXT, MAX_TOKENS), device).device_bytes()
     tables = 2 * 2 * CONTEXT * depth * 4  # of angles, at most two pairs: nothing next to a model that is not tiny
     assert used["state"] == caches

@@ -163,9 +163,9 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
     ),
     (
         "llama",
-        lambda f: with_extra(f, "blk.0.attn_sinks.weight"),
+        lambda f: with_extra(f, "blk.0.attn_gate.weight"),
         UnsupportedError,
-        "has tensor blk.0.attn_sinks.weight, which",
+        "has tensor blk.0.attn_gate.weight, which",
     ),
     (
         "llama",

@@ -12,7 +12,7 @@ from hightide.graph.graph import OpCall
 SDPA = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default")
 STYLES = {"et_vk.apply_rotary_emb_hf.default": "halves", "et_vk.apply_rotary_emb.default": "interleaved"}
 OURS = "hightide.attention.default"
-OPTIONS = ("scale", "window", "softcap")
+OPTIONS = ("scale", "window", "softcap", "sinks")
 PAGED = "hightide.paged_attention.default"
 LISTS = ("k_pool", "v_pool", "singles", "tiles", "pages", "longest", "page")
 
@@ -172,5 +172,5 @@ def _by_heads(r: Rewriter, joined: _Joined, heads_of: tuple[int, int, int]) -> b
 
 def _options(r: Rewriter, call: OpCall) -> dict[str, int]:
     if call.name == OURS:
-        return {"causal": r.new_literal(True), **{name: call.args[name] for name in OPTIONS}}
+        return {"causal": r.new_literal(True), **{name: call.args[name] for name in OPTIONS if name in call.args}}
     return {name: call.args[name] for name in ("causal", "scale")}

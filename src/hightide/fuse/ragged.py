@@ -344,6 +344,11 @@ class _Walk:
             refuse(call, f"has {what} that are not [1, tokens, heads, depth]")
         return x.value
 
+    def _sinks(self, call: OpCall, sinks: Any) -> TensorValue | None:
+        if sinks is not None and not isinstance(sinks, Fixed):
+            refuse(call, "has sinks that are no constant")
+        return None if sinks is None else sinks.value
+
     def _paged(self, call: OpCall, given: Given, k: Any, v: Any) -> None:
         if not isinstance(k, _Cache) or not isinstance(v, _Cache) or k is v or k.rows is None or v.rows is None:
             refuse(call, "attends to something that is not a pair of KV caches with this call's keys and values")
@@ -369,6 +374,7 @@ class _Walk:
             scale=float(scale_of(given.get("scale"), q.dims[3])),
             window=given.get("window", 0),
             softcap=given.get("softcap", 0.0),
+            sinks=self._sinks(call, given.get("sinks")),
             k=k.rows,
             v=v.rows,
             places=inputs["places"],

@@ -407,6 +407,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*Q4, *ANY), _last_dim("x", optional=("residual",))),
     **dict.fromkeys(("et_vk.linear_qcs4w.default", "aten._weight_int8pack_mm.default"), _last_dim("x")),
     **dict.fromkeys(("et_vk.rms_norm.default", "aten.native_layer_norm.default"), _last_dim("x")),
+    **dict.fromkeys(("hightide.route_experts.default", "hightide.head_linear.default"), _last_dim("x")),
+    "hightide.experts.default": _last_dim("x", "chosen", "shares"),
     "torchao.choose_qparams_affine.default": _last_dim("x"),
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default": _last_dim("x"),
     **{f"quantized_decomposed.{kind}_per_token.default": _last_dim("x", "scale", "zero") for kind in _TO_CODES},

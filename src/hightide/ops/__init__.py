@@ -16,6 +16,7 @@ FOLDERS = (
     "gather",
     "norm",
     "linear",
+    "experts",
     "conv",
     "pool",
     "resample",

@@ -42,7 +42,7 @@ class GraphBuilder:
         data = np.ascontiguousarray(array).tobytes()
         return self._tensor(array.shape, str(array.dtype), Blob(data, 0, len(data)))
 
-    def stored(self, dims: Sequence[int], dtype: str, data: Blob) -> TensorValue:
+    def stored(self, dims: Sequence[int], dtype: str, data: AnyBlob) -> TensorValue:
         """A constant whose bytes lie in a file; `dtype` may be a GGUF block type."""
         return self._tensor(tuple(dims), dtype, data)
 

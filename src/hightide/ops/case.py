@@ -6,6 +6,7 @@ as a letter is live: it runs at its max, at 1 and at odd sizes, from one built s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -58,11 +59,11 @@ class Blocks:
     """A weight in GGUF's blocks of a kind: random quants, sane scales."""
 
     kind: str
-    dims: tuple[int, int]
+    dims: tuple[int, ...]
 
     def make(self, rng: np.random.Generator) -> bytes:
         elements, size = block_size(self.kind)
-        count = self.dims[0] * self.dims[1] // elements
+        count = math.prod(self.dims) // elements
         if elements == 1:
             plain = rng.normal(size=self.dims).astype(np.float32)
             return bytes(quants.quantize(plain, GGMLQuantizationType[self.kind]).tobytes())

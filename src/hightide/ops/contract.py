@@ -59,6 +59,7 @@ FAMILIES = {
     "gather": Family(MOVED, 0),
     "norm": Family(FUNCTION, 4),
     "linear": Family(SUMMED),
+    "experts": Family(SUMMED),
     "matmul": Family(SUMMED),
     "conv": Family(SUMMED, 2),
     "pool": Family(ROUNDED),

@@ -190,7 +190,6 @@ BAD_MODELS: dict[str, tuple[Callable[[GgufFile], GgufFile], str]] = {
     "a huge count of layers": (fields(block_count=1 << 31), "has no tensor blk.2."),
     "a huge rotary part": (fields(rope__dimension_count=1 << 30), "rotates 1073741824 elements of heads that have 16"),
     "an unknown scaling": (fields(rope__scaling__type="dynamic"), "by dynamic; none, linear"),
-    "experts": (fields(expert_count=8), "mixture of experts"),
     "an unknown type": (tensor("blk.0.attn_q.weight", type="NVFP4"), "attn_q.weight is NVFP4; Q4_0, Q4_1"),
     "a vector for a matrix": (tensor("output.weight", dims=(131 * 64,)), "not two"),
     "an empty matrix": (tensor("output.weight", dims=(0, 64)), "has dims [0, 64]"),

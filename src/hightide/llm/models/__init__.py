@@ -35,6 +35,11 @@ ARCHITECTURES = (
     "gpt2",
     "gptneox",
     "falcon",
+    "qwen2moe",
+    "qwen3moe",
+    "gpt-oss",
+    "granitemoe",
+    "deepseek2",
 )
 ENCODERS = ("bert", "nomic-bert", "modern-bert")
 

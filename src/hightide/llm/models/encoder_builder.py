@@ -82,10 +82,11 @@ class EncoderBuilder(ModelBuilder):
         scale: float | None = None,
         window: int = 0,
         softcap: float = 0.0,
+        sinks: TensorValue | None = None,
     ) -> TensorValue:
         """Attention over the row's own text, or the keys less than `window` away -> [1, T, heads * depth]"""
-        if softcap:
-            raise UnsupportedError(f"{self.file.path} squeezes the scores of attention, which encoders cannot")
+        if softcap or sinks is not None:
+            raise UnsupportedError(f"{self.file.path} squeezes the scores of attention or has sinks; encoders cannot")
         scale = 1 / math.sqrt(q.dims[3]) if scale is None else scale
         window = 0 if window >= self.context else window
         out = self.graph_builder.call("hightide.span_attention.default", q, k, v, self.tiles, scale, window)

@@ -37,7 +37,7 @@ def attention(
         q, k = m.rotate(q, k, rope)
     if temperature is not None:
         q = m.multiply(q, temperature)
-    attended = m.attend(q, k, v, scale=scale, window=window, softcap=softcap)
+    attended = m.attend(q, k, v, scale=scale, window=window, softcap=softcap, sinks=m.sinks(layer))
     return m.linear(attended, f"{layer}.attn_output")
 
 

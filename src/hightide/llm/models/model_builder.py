@@ -189,13 +189,13 @@ class ModelBuilder:
 
     def array(self, name: str) -> np.ndarray:
         """A small tensor in float32, on the host."""
-        tensor = self._tensor(name)
+        tensor = self.tensor(name)
         return dequantize(tensor.data, tensor.type, tensor.dims)
 
     def weight(self, name: str) -> TensorValue | list[TensorValue]:
         """A matrix as it lies in the file: in blocks or in float32, in parts where it is too large to bind."""
         if name not in self._weights:
-            tensor = self._tensor(name)
+            tensor = self.tensor(name)
             if len(tensor.dims) != 2:
                 raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not two")
             if tensor.dims[-1] % BLOCK:
@@ -207,11 +207,11 @@ class ModelBuilder:
 
     def rows(self, name: str) -> int:
         """Of a matrix."""
-        return self._tensor(name).dims[0]
+        return self.tensor(name).dims[0]
 
     def matrices(self, name: str, count: int) -> list[TensorValue]:
         """The matrices that a tensor of three dims holds, each as it lies in the file."""
-        tensor = self._tensor(name)
+        tensor = self.tensor(name)
         if len(tensor.dims) != 3 or tensor.dims[0] != count or tensor.dims[-1] % BLOCK:
             raise ProgramError(f"{self.file.path}: tensor {name} has dims {list(tensor.dims)}, not {count} matrices")
         dims = tensor.dims[1:]
@@ -223,7 +223,7 @@ class ModelBuilder:
         """Tensors that the model does not need."""
         self._used.update(name for name in self.file.tensors if name.startswith(prefix))
 
-    def _tensor(self, name: str) -> GgufTensor:
+    def tensor(self, name: str) -> GgufTensor:
         self._used.add(name)
         tensor = self.file.tensors.get(name)
         if tensor is None:
@@ -388,15 +388,20 @@ class ModelBuilder:
         scale: float | None = None,
         window: int = 0,
         softcap: float = 0.0,
+        sinks: TensorValue | None = None,
     ) -> TensorValue:
-        """Causal attention over this layer's own KV cache -> [1, S, heads * depth]"""
+        """Causal attention over this layer's own KV cache -> [1, S, heads * depth of v]"""
         b = self.graph_builder
-        kv_heads, depth = k.dims[2:]
-        k_cache, v_cache = b.zeros((1, self.context, kv_heads, depth)), b.zeros((1, self.context, kv_heads, depth))
-        scale = 1 / math.sqrt(depth) if scale is None else scale
+        k_cache, v_cache = (b.zeros((1, self.context, *x.dims[2:])) for x in (k, v))
+        scale = 1 / math.sqrt(k.dims[3]) if scale is None else scale
         window = 0 if window >= self.context else window
-        args = (q, k, v, k_cache, v_cache, self.position, scale, window, softcap)
+        args = (q, k, v, k_cache, v_cache, self.position, scale, window, softcap, sinks)
         return self.joined(b.call("hightide.attention.default", *args))
+
+    def sinks(self, layer: str) -> TensorValue | None:
+        """One more score for each head of a layer, if the file has them."""
+        name = f"{layer}.attn_sinks.weight"
+        return self.graph_builder.constant(self.array(name)) if self.has(name) else None
 
     def last(self, x: TensorValue) -> TensorValue:
         """The tokens whose logits are wanted: [1, keep, width]"""

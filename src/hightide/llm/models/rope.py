@@ -13,8 +13,15 @@ from hightide.llm.models.model_builder import ModelBuilder, Rope
 KINDS = ("none", "linear", "yarn", "longrope", "llama3")
 
 
-def rope_of(m: ModelBuilder, *, halves: bool) -> Rope:
-    _, _, depth = m.attention_dims()
+def rope_of(
+    m: ModelBuilder, *, halves: bool, depth: int = 0, whole: bool = True, yarn_magnitude: float | None = None
+) -> Rope:
+    """For heads of `depth`, if that is not what the file says.
+
+    With YaRN, `whole` says that the bounds between its frequencies are rounded to whole ones, and `yarn_magnitude` what
+    the tables are multiplied with, if that does not follow from the fields.
+    """
+    depth = depth or m.attention_dims()[2]
     theta = m.number("rope.freq_base", 10_000.0, least=2)
     rotary = m.count("rope.dimension_count", depth)
     if rotary > depth:
@@ -38,9 +45,9 @@ def rope_of(m: ModelBuilder, *, halves: bool) -> Rope:
         trained = m.count("rope.scaling.original_context_length", m.count("context_length"))
         fast = m.number("rope.scaling.yarn_beta_fast", 32.0, least=1e-3)
         slow = m.number("rope.scaling.yarn_beta_slow", 1.0, least=1e-3)
-        factors = _yarn_factors(factor, trained, theta, rotary, fast, slow)
+        factors = _yarn_factors(factor, trained, theta, rotary, fast, slow, whole)
         usual = _yarn_magnitude(factor, 1.0) / _yarn_magnitude(factor, m.number("rope.scaling.yarn_log_multiplier", 0))
-        magnitude *= m.number("rope.scaling.yarn_attn_factor", usual)
+        magnitude *= m.number("rope.scaling.yarn_attn_factor", usual if yarn_magnitude is None else yarn_magnitude)
     return m.rope(
         halves=halves, theta=theta, rotary=rotary, depth=depth, factors=factors, scale=scale, magnitude=magnitude
     )
@@ -64,13 +71,18 @@ def _longrope_magnitude(context: int, trained: int) -> float:
     return math.sqrt(1 + math.log(context / trained) / math.log(trained)) if context > trained > 1 else 1.0
 
 
-def _yarn_factors(factor: float, trained: int, theta: float, rotary: int, fast: float, slow: float) -> np.ndarray:
+def _yarn_factors(
+    factor: float, trained: int, theta: float, rotary: int, fast: float, slow: float, whole: bool
+) -> np.ndarray:
     """YaRN (arXiv 2309.00071): frequencies of more than `fast` turns in the trained context stay as they are,
     those of less than `slow` are divided by the factor, those between by something between."""
 
     def pair_of(turns: float) -> float:
         return rotary * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    first, last = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), rotary - 1)
+    first, last = pair_of(fast), pair_of(slow)
+    if whole:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, rotary - 1)
     slowed = np.clip((np.arange(rotary // 2) - first) / max(last - first, 0.001), 0, 1)
     return 1 / (slowed / factor + 1 - slowed)

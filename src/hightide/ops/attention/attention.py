@@ -28,6 +28,7 @@ class Rule:
     scale: float | None
     window: int = 0
     softcap: float = 0.0
+    sinks: Any = None  # [H], or None
 
     def over_cache(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, position: Int) -> Attention:
         """q [1, S, H, D] over the keys of a cache up to those of its own S tokens."""
@@ -42,6 +43,7 @@ class Rule:
             scale=scale_of(self.scale, q.width),
             window=self.window,
             softcap=self.softcap,
+            sinks=self.sinks,
         )
 
     def seen(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Int, env: Env) -> Seen:
@@ -113,15 +115,23 @@ class SdpaWithKvCache(CachedAttention):
 
 @op("hightide.attention.default", family="attention")
 class CausalAttention(CachedAttention):
-    """Causal attention over a KV cache, as models are built with."""
+    """Causal attention over a KV cache, as models are built with.
+
+    `sinks` [H] are one more score for each head, whose key has no value.
+    """
 
     scale: float
     window: int
     softcap: float
+    sinks: Tensor | None = None
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        check_sinks(self.sinks, self.q)
+        return super().outputs(ctx)
 
     @property
     def rule(self) -> Rule:
-        return Rule(True, self.scale, self.window, self.softcap)
+        return Rule(True, self.scale, self.window, self.softcap, self.sinks)
 
 
 def attended(q: np.ndarray, k_cache: np.ndarray, v_cache: np.ndarray, position: int, rule: Rule) -> np.ndarray:
@@ -134,7 +144,7 @@ def attended(q: np.ndarray, k_cache: np.ndarray, v_cache: np.ndarray, position: 
     at, key = position + np.arange(tokens)[:, None], np.arange(keys)
     hidden = (rule.causal & (key > at)) | (key <= at - rule.window if rule.window else np.zeros((tokens, keys), bool))
     bias = np.where(hidden, -np.inf, 0).astype(q.dtype)
-    out = softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, rule.scale, rule.softcap)
+    out = softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, bias, rule.scale, rule.softcap, rule.sinks)
     return out.transpose(0, 2, 1, 3)
 
 
@@ -150,13 +160,15 @@ class Attend(AttentionOp):
     scale: float | None
     window: int = 0
     softcap: float = 0.0
+    sinks: Tensor | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:
+        check_sinks(self.sinks, self.q)
         return check_queries(ctx, self.q, self.k_cache, self.v_cache, self.position)
 
     @property
     def rule(self) -> Rule:
-        return Rule(self.causal, self.scale, self.window, self.softcap)
+        return Rule(self.causal, self.scale, self.window, self.softcap, self.sinks)
 
     def seen(self, env: Env) -> Seen:
         return self.rule.seen(self.q, self.k_cache, self.v_cache, self.position, env)
@@ -345,13 +357,23 @@ class SdpaRows(Sdpa):
 
 
 def softmax_attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, softcap: float = 0.0
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: np.ndarray | None,
+    scale: float | None,
+    softcap: float = 0.0,
+    sinks: np.ndarray | None = None,
 ) -> np.ndarray:
     scores = q @ k.swapaxes(-1, -2) * np.asarray(scale_of(scale, q.shape[-1]), q.dtype)
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         scores = scores + mask
+    if sinks is not None:  # as one more key, whose value is zero
+        column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
+        scores = np.concatenate([scores, column], axis=-1)
+        v = np.concatenate([v, np.zeros((*v.shape[:-2], 1, v.shape[-1]), v.dtype)], axis=-2)
     highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(highest), 0, highest))
     total = weights.sum(axis=-1, keepdims=True)
@@ -365,6 +387,11 @@ def scale_of(scale: float | None, depth: int) -> float:
 def refuse_mask(mask: Tensor | None, dropout: float) -> None:
     if mask is not None or dropout:
         raise UnsupportedError("attention over a cache takes no mask and no dropout")
+
+
+def check_sinks(sinks: Tensor | None, q: Tensor) -> None:
+    if sinks is not None and (q.rank != 4 or sinks.dims != (q.dims[2],)):
+        raise InputError(f"sinks of {list(sinks.dims)} do not go with queries {list(q.dims)}")
 
 
 def check_mask(mask: Tensor, full: Dims) -> None:

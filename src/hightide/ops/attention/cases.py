@@ -54,6 +54,14 @@ CASES = [
     ),
     Case("attention_softcap", "hightide.attention.default", (*attention(4, 4, 12)[:6], 0.3, 0, 2.0), empty=False),
     Case(
+        "attention_sinks", "hightide.attention.default", (*attention(6, 2, 16)[:6], 0.3, 9, 0.0, floats(6)), empty=False
+    ),
+    Case(
+        "attend_sinks",
+        "hightide.attend.default",
+        (In((1, "S", 4, 7)), filled(2, 7), filled(2, 5), Pos(), True, None, 0, 0.0, floats(4)),
+    ),
+    Case(
         "attend",
         "hightide.attend.default",
         (In((1, "S", 6, 8)), filled(2, 8), filled(2, 12), Pos(), True, None, 0, 0.0),

@@ -1,6 +1,7 @@
 // What the routes of attention share: parameters, tensors, which keys a query sees, how a score is made.
 // VEC4: both depths are multiples of 4; elements are then vec4<f32>, and depths and strides count those.
 // BATCHED: heads of several batches lie in one list, those of a batch together.
+// SINKS: a head has one more score, a number of `sinks`, whose key has no value.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
 // PAGED: keys and values lie in pages of 2^page_bits rows. A tile is some rows of q of one sequence: its first row, how
 // many, the position of the first, and where in `pages` the sequence's pages begin. Else there is one tile, all of q.
@@ -21,6 +22,7 @@
 #params mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
 #read q: $T, k: $T, v: $T
 #read mask: f32 if MASK
+#read sinks: f32 if SINKS
 #read tiles: i32 if PAGED
 #read pages: i32 if PAGED and not SPANS
 #write out: $T
@@ -95,6 +97,9 @@ fn product(a: f32, b: f32) -> f32 { return a * b; }
 fn capped(score: $SCORE) -> $SCORE {   // where `tanh` overflows it is 1 already
     return params.softcap * tanh(clamp(score / params.softcap, $SCORE(-15.0), $SCORE(15.0)));
 }
+#end
+#if SINKS
+#include "attention/sinks.wgsl"
 #end
 #if MASK
 fn mask_start(head: u32, s: u32) -> u32 {

@@ -1,7 +1,7 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
 // and the total of its weights. One workgroup per row (head, s): lanes over the parts, then over elements and parts.
 // VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
-// BATCHED: heads of several batches lie in one list, those of a batch together.
+// BATCHED: heads of several batches lie in one list, those of a batch together. SINKS: see common.wgsl.
 // PAGED: s is the number of a tile of one row, which says its row of `out` and how many keys it sees.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #params rows: u32, tokens: u32, value_depth: u32, out_head: u32, out_row: u32, block: u32
@@ -10,6 +10,7 @@
 #params q_rows: u32, most_keys: u32 if PAGED
 #read sums: $T, stats: vec2<f32>
 #read tiles: i32 if PAGED
+#read sinks: f32 if SINKS
 #write out: $T
 
 #const X = "out"
@@ -21,6 +22,10 @@ var<workgroup> mosts: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
 var<workgroup> factors: array<f32, ${MOST_PARTS}>;
 var<workgroup> lane_sums: array<$T, LANES>;
+
+#if SINKS
+#include "attention/sinks.wgsl"
+#end
 
 #main 64
     let row = group_number(group, groups);
@@ -50,6 +55,9 @@ var<workgroup> lane_sums: array<$T, LANES>;
     workgroupBarrier();
     total = 0.0;
     for (var i = 0u; i < min(LANES, parts); i++) { total += totals[i]; }
+    #if SINKS
+    total += sink_weight(row / params.tokens, most);
+    #end
 
     let depth = min(params.value_depth, LANES);   // lanes that a row takes
     let slices = LANES / depth;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hightide.graph import symbols
@@ -82,6 +82,7 @@ class Attention:
     window: int = 0  # how many keys a query sees, itself included; 0: all before it
     softcap: float = 0.0  # scores are squeezed into -softcap .. softcap; 0: they are not
     mask: Tensor | None = None  # added to the scores [batch, heads, tokens, keys]
+    sinks: Tensor | None = None  # of each head one more score, whose key has no value
     heads_first: bool = False
     batched: bool = False
     pages: Pages | None = None
@@ -144,6 +145,7 @@ class Attention:
         return {
             "VEC4": self.step == 4,
             "MASK": self.mask is not None,
+            "SINKS": self.sinks is not None,
             "SOFTCAP": self.softcap != 0,
             "PAGED": self.pages is not None,
             "BATCHED": self.batched,
@@ -158,6 +160,7 @@ class Attention:
         given: dict[str, Any] = {
             **tensors,
             "mask": self.mask,
+            "sinks": self.sinks,
             "kv_heads": self.kv_heads,
             "group": group,
             "tokens": tokens,
@@ -257,9 +260,10 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     stats = ctx.scratch(most_parts * every_row * 8)
     tiles = attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows)
     paged = attention.pages
-    yield _tiles("attention_split", attention, rows, split=True).over(
+    plain = replace(attention, sinks=None)  # they are added where the parts are joined
+    yield _tiles("attention_split", plain, rows, split=True).over(
         tiles * symbols.ceil_div(attention.keys, part),
-        **attention.given(rows, part),
+        **plain.given(rows, part),
         out=sums,
         stats=stats,
     )
@@ -268,10 +272,12 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     if paged:
         where = {"tiles": paged.tiles, "q_rows": attention.q.dims[1], "most_keys": attention.capacity}
     constants: dict[str, Any] = {"VEC4": attention.step == 4, "PAGED": paged is not None, "MOST_PARTS": MOST_PARTS}
+    constants["SINKS"] = attention.sinks is not None
     yield kernel("attention/join.wgsl", "attention_join", BATCHED=attention.batched, **constants).over(
         every_row,
         sums=sums,
         stats=stats,
+        sinks=attention.sinks,
         out=attention.out,
         rows=every_row,
         tokens=attention.tiles if paged else attention.tokens,

@@ -198,6 +198,9 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         for (var n = 0u; n < QUADS; n++) { highest = max(highest, quad_most[n]); }
         var whole = 0.0;
         for (var n = 0u; n < QUADS; n++) { whole += quad_total[n] * exp(quad_most[n] - highest); }
+        #if SINKS
+        whole += sink_weight(kv_head * params.group + min(row + i, rows - 1u) % params.group, highest);
+        #end
         let share = exp(most - highest) / select(whole, 1.0, whole == 0.0);
         #for j in VALUE_PARTS
         var own_$j = $T();

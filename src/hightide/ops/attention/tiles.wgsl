@@ -160,6 +160,9 @@ var<workgroup> key_rows: array<u32, LANES>;
     if (stat_row < $ROWS && lane % 8u == 0u) {
         var whole = 0.0;
         for (var i = 0u; i < 8u; i++) { whole += shared_by_lane[lane + i]; }
+        #if SINKS
+        whole += sink_weight(kv_head * params.group + min(row + stat_row, rows - 1u) % params.group, most);
+        #end
         mosts[stat_row] = most;
         totals[stat_row] = whole;
     }

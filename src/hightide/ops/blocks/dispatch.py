@@ -24,11 +24,21 @@ def block_linear(ctx: Context, parts: tuple[Tensor, ...], product: Product) -> I
 
 
 def _block_weight(weight: Tensor, sides: int) -> BlockWeight:
-    kind, n, blocks = weight.dtype, weight.dims[0], _row_blocks(weight)
+    kind, n, blocks = weight.dtype, weight.dims[-2], _row_blocks(weight)
     if kind not in BLOCK_TYPES:
         return BlockWeight(FLOAT, n, blocks, {"weight": weight})
     aligned = BLOCK_TYPES[kind].together is not None and n // sides % 4 == 0
     return BlockWeight(kind.lower(), n, blocks, _planes(weight), aligned, kind in NIBBLES)
+
+
+def expert_linear(ctx: Context, parts: tuple[Tensor, ...], product: Product, first: int = 0) -> Iterator[Dispatch]:
+    """Rows of x times the matrix of their expert, from column `first` on; a part [experts, n, k] has some of them."""
+    assert product.experts is not None
+    start = 0
+    for weight in parts:
+        product.experts.first, product.experts.held = start, weight.dims[0]
+        yield from block_product(ctx, _block_weight(weight, product.epilogue.sides), product, first)
+        start += weight.dims[0]
 
 
 def block_rows(parts: tuple[Tensor, ...], indices: Tensor, out: Tensor) -> Iterator[Dispatch]:

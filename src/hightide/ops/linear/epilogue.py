@@ -8,7 +8,7 @@ route has every epilogue.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,8 @@ from hightide.ops.contract import Dispatch, Scratch, Tensor, ceil_div, kernel
 from hightide.ops.elementwise.template import broadcast
 from hightide.wgsl.preprocessor import Constant
 
-ACTIVATIONS = ("silu", "gelu_tanh", "gelu")
+ACTIVATIONS = ("silu", "gelu_tanh", "gelu", "clamped_swiglu")
+LIMIT, STEEPNESS = 7.0, 1.702  # of clamped_swiglu, the gate of gpt-oss
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class Epilogue:
     residual: Tensor | None = None
     activation: str = ""
     gated: bool = True
+    experts: str = ""  # how rows find the matrix and the bias that is theirs; see `Experts`
 
     @property
     def sides(self) -> int:
@@ -43,7 +45,8 @@ class Epilogue:
     def constants(self) -> dict[str, Constant]:
         """Of epilogue.wgsl."""
         given = {"BIAS": self.bias is not None, "RESIDUAL": self.residual is not None}
-        return {**given, "ACTIVATION": self.activation, "GATED": self.sides == 2, "APART": False}
+        words = {"ACTIVATION": self.activation, "EXPERTS": self.experts}
+        return {**given, **words, "GATED": self.sides == 2, "APART": False}
 
     def check(self, dims: Dims, padded: bool = False, spread: bool = False) -> list[Dims]:
         """The dims of the output for a product of these dims.
@@ -74,6 +77,19 @@ class Norm(NamedTuple):
 
 
 @dataclass(slots=True)
+class Experts:
+    """Of several matrices, which one each row is multiplied with; see row_experts.wgsl."""
+
+    count: int
+    each: int  # rows that share a row of x
+    route: str  # "gathered", "grouped" or "heads"
+    chosen: Tensor | None = None  # an expert for each row; with "heads" they take turns
+    first: int = 0  # of those whose matrices this weight has
+    held: int = 0
+    lists: dict[int, Scratch] = field(default_factory=dict)  # of tiles, by their rows; made by experts/group.wgsl
+
+
+@dataclass(slots=True)
 class Product:
     """Rows of x times a weight, with an epilogue, into rows of an output: what a route computes."""
 
@@ -84,6 +100,7 @@ class Product:
     out: Tensor | Scratch  # [rows, width]
     width: int
     norm: Norm | None = None  # of x, before the product
+    experts: Experts | None = None
 
     def stored(self, n: int, first: int = 0) -> dict[str, Any]:
         """What epilogue.wgsl takes for a weight of `n` columns, of which the first is column `first` of the product."""
@@ -120,6 +137,7 @@ def finished(
         value = activate(activation, value)
     elif activation:
         gate, up = np.split(value, 2, axis=-1)
+        up = np.clip(up, -LIMIT, LIMIT) + 1 if activation == "clamped_swiglu" else up
         value = activate(activation, gate) * up
     return value if residual is None else value + residual
 
@@ -127,6 +145,9 @@ def finished(
 def activate(name: str, x: np.ndarray) -> np.ndarray:
     if name == "silu":
         return x / (1 + np.exp(-x))
+    if name == "clamped_swiglu":
+        gate = np.minimum(x, LIMIT)
+        return gate / (1 + np.exp(-STEEPNESS * gate))
     if name == "gelu_tanh":
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2)))

@@ -16,8 +16,9 @@ fn four_weights(at: u32) -> vec4<f32> { return vec4<f32>(weights[at][0], weights
 #main 128
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let first_row = tile % params.row_tiles * 64u;
-    let first_column = tile / params.row_tiles * ${64 // SIDES}u;
+    #const TILE_ROWS = 64
+    #include "linear/tile_rows.wgsl"
+    let tile_column = tile / params.row_tiles * ${64 // SIDES}u;
     let tx = lane % 8u;
     let ty = lane / 8u;
     #for r in 4
@@ -27,9 +28,10 @@ fn four_weights(at: u32) -> vec4<f32> { return vec4<f32>(weights[at][0], weights
     // What this thread brings: two chunks of a column's half block, and a vec4 of two rows of x.
     let own = lane / 2u;
     let chunk = lane % 2u * 2u;
-    let mine = min(first_column + own % ${64 // SIDES}u + own / ${64 // SIDES}u * (params.n / 2u), params.n - 1u);
+    let column_of_own = tile_column + own % ${64 // SIDES}u + own / ${64 // SIDES}u * (params.n / 2u);
+    let mine = min(column_of_own, params.n - 1u) + matrix_start();
     #for r in 2
-    let from$r = min(first_row + lane / 4u + ${32 * r}u, params.m - 1u) * params.blocks * 8u + lane % 4u;
+    let from$r = x_row(min(first_row + lane / 4u + ${32 * r}u, end_row - 1u)) * params.blocks * 8u + lane % 4u;
     var next$r = load_x(from$r);
     #end
     var block = open_block(mine, 0u);
@@ -70,14 +72,15 @@ fn four_weights(at: u32) -> vec4<f32> { return vec4<f32>(weights[at][0], weights
             #end
         }
     }
-    let column = first_column + tx * 4u;
+    let column = tile_column + tx * 4u;
     #for r in 4
-    if (first_row + ty * 4u + ${r}u < params.m) {
+    let row$r = first_row + ty * 4u + ${r}u;
+    if (row$r < end_row) {
         #if SIDES == 2
-        finish_four(first_row + ty * 4u + ${r}u, column, total${r}_0, total${r}_1);
+        finish_four(out_row(row$r), column, total${r}_0, total${r}_1);
         #else
-        finish_four(first_row + ty * 4u + ${r}u, column, vec4<f32>(), total${r}_0);
-        finish_four(first_row + ty * 4u + ${r}u, column + 32u, vec4<f32>(), total${r}_1);
+        finish_four(out_row(row$r), column, vec4<f32>(), total${r}_0);
+        finish_four(out_row(row$r), column + 32u, vec4<f32>(), total${r}_1);
         #end
     }
     #end

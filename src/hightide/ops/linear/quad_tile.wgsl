@@ -10,7 +10,7 @@
 #main $LANES
     #include "linear/tile_place.wgsl"
     #for r in ROWS
-    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u + lane * 2u;
+    let row$r = x_row(min(first_row + ${r}u, end_row - 1u)) * params.blocks * 8u + lane * 2u;
     #end
     #include "linear/each_block.wgsl"
             #for c in 4
@@ -63,6 +63,6 @@
         }
     }
     #for r in ROWS
-    if (row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    if (first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
     #end
 }

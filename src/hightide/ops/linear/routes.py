@@ -19,9 +19,9 @@ import numpy as np
 
 from hightide.ops.choices import Choice, Choices
 from hightide.ops.contract import Context, Dispatch, ceil_div, kernel
-from hightide.ops.linear.epilogue import Product
+from hightide.ops.linear.epilogue import Experts, Product
 from hightide.ops.norm.norm import rms_norm
-from hightide.ops.rows import rows_alike
+from hightide.ops.rows import row_lanes, rows_alike
 from hightide.traits import Traits
 from hightide.wgsl.preprocessor import Constant
 
@@ -81,30 +81,36 @@ ACTIVATIONS = Choice("linear.activations", ("f32", "int8"), lambda traits: "f32"
 
 def block_product(ctx: Context, weight: BlockWeight, product: Product, first: int = 0) -> Iterator[Dispatch]:
     """Rows of x times the weight, and the epilogue; `first` is the product's column that the weight starts at."""
-    m, blocks = product.rows, weight.blocks
-    many = _many(ctx.choices, m)
+    m, blocks, experts = product.rows, weight.blocks, product.experts
+    rows = m if experts is None or experts.route == "gathered" else ceil_div(m, experts.count)  # that share a matrix
+    many = _many(ctx.choices, rows) if experts is None or experts.route == "heads" else experts.route == "grouped"
     route = ctx.choose(GEMM if many else GEMV)
-    int8 = many and weight.nibbles and _in_codes(ctx.choices)
+    int8 = many and weight.nibbles and _in_codes(ctx.choices) and experts is None
     x: dict[str, Any] = {"x": product.x}
     if int8:
         x = {"codes": ctx.scratch(m * blocks * 32), "factors": ctx.scratch(m * blocks * 8)}
         yield kernel("linear/activations_int8.wgsl").over(ceil_div(m * blocks, 64), x=product.x, blocks=m * blocks, **x)
         route = route if route == "shared" else "registers"
     sides = product.epilogue.sides
-    tile = _tile(
-        route, ALIKE if rows_alike(ctx.choices) else m, weight, product, ctx.choices.traits.subgroup_size, int8
-    )
+    if rows_alike(ctx.choices):
+        rows = ALIKE
+    if experts is not None and experts.route == "gathered":
+        rows = 1
+    tile = _tile(route, rows, weight, product, ctx.choices.traits.subgroup_size, int8)
+    row_tiles = ceil_div(m, tile.rows)
+    if experts is not None:
+        row_tiles = yield from _expert_tiles(ctx, experts, m, tile.rows)
+        x |= _expert_rows(experts, tile.rows)
     if product.norm is not None:
         x |= {"norm": product.norm.weight, "eps": product.norm.eps, "mean": 1 / (BLOCK * blocks * sides)}
     made = kernel(
         f"linear/{tile.file}.wgsl",
-        f"{weight.type}_{tile.name}",
+        f"{weight.type}_{product.epilogue.experts}{'_' * (experts is not None)}{tile.name}",
         TYPE=weight.type,
         ALIGNED=weight.aligned,
         **tile.constants,
         **product.epilogue.constants,
     )
-    row_tiles = ceil_div(m, tile.rows)
     column_tiles = ceil_div(weight.n // sides, tile.columns)
     yield made.over(
         row_tiles * column_tiles,
@@ -125,6 +131,31 @@ def floats_in_blocks(ctx: Context, rows: int) -> bool:
     """
     route, alike = ctx.choose(GEMM if _many(ctx.choices, rows) else GEMV), rows_alike(ctx.choices)
     return route not in ("registers", "quads") and (route != "broadcast" or rows > 1 or alike)
+
+
+def _expert_tiles(ctx: Context, experts: Experts, rows: int, tile_rows: int) -> Generator[Dispatch, None, int]:
+    """The most tiles of `tile_rows` that rows of different experts make; lists them unless that was done before."""
+    if experts.route == "heads":
+        return experts.count * ceil_div(rows // experts.count, tile_rows)
+    if experts.route == "gathered":
+        return rows
+    most = min(rows, rows // tile_rows + experts.count)
+    if tile_rows not in experts.lists:
+        work = experts.lists[tile_rows] = ctx.scratch((1 + 3 * most + rows) * 4)
+        group = kernel("experts/group.wgsl", "group_experts", COUNT=experts.count, LANES=row_lanes(ctx))
+        yield group.over(1, chosen=experts.chosen, work=work, rows=rows, tile_rows=tile_rows, most_tiles=most)
+    return most
+
+
+def _expert_rows(experts: Experts, tile_rows: int) -> dict[str, Any]:
+    """What row_experts.wgsl takes."""
+    given: dict[str, Any] = {"each": experts.each, "all_experts": experts.count}
+    given |= {"first_expert": experts.first, "part_experts": experts.held}
+    if experts.route == "grouped":
+        given["work"] = experts.lists[tile_rows]
+    elif experts.route == "gathered":
+        given["chosen"] = experts.chosen
+    return given
 
 
 def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[Dispatch, None, Product]:

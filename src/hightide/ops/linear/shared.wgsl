@@ -13,8 +13,8 @@ var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
 #main 64
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let first_row = tile % params.row_tiles * ${TILE_ROWS}u;
-    let first_column = tile / params.row_tiles * 32u;
+    #include "linear/tile_rows.wgsl"
+    let tile_column = tile / params.row_tiles * 32u;
     let column = lane % 8u * 4u;             // of this thread, in the tile
     let row = lane / 8u * ${ROWS}u;
     #for r in ROWS
@@ -22,7 +22,7 @@ var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
     var total$r = vec4<f32>();
     #end
     for (var side = 0u; side < ${SIDES}u; side++) {
-        let mine = min(first_column + lane / 2u + side * (params.n / 2u), params.n - 1u);   // the column to unpack
+        let mine = min(tile_column + lane / 2u + side * (params.n / 2u), params.n - 1u) + matrix_start();   // to unpack
         #include "linear/next_side.wgsl"
         for (var b = 0u; b < params.blocks; b++) {
             let block = open_block(mine, b);
@@ -33,7 +33,7 @@ var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
                 weights[lane / 2u * STRIDE + h] = four(block, mine, b, h) * (quant_unit(h) * run) + scale.least;
             }
             for (var i = lane; i < ${TILE_ROWS}u * 8u; i += 64u) {
-                let from_row = min(first_row + i / 8u, params.m - 1u);
+                let from_row = x_row(min(first_row + i / 8u, end_row - 1u));
                 inputs[i / 8u * STRIDE + i % 8u] = load_x((from_row * params.blocks + b) * 8u + i % 8u);
             }
             workgroupBarrier();
@@ -50,8 +50,8 @@ var<workgroup> inputs: array<vec4<f32>, ${TILE_ROWS}u * STRIDE>;
         }
     }
     #for r in ROWS
-    if (first_row + row + ${r}u < params.m) {
-        finish_four(first_row + row + ${r}u, first_column + column, gate$r, total$r);
+    if (first_row + row + ${r}u < end_row) {
+        finish_four(out_row(first_row + row + ${r}u), tile_column + column, gate$r, total$r);
     }
     #end
 }

@@ -29,11 +29,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         #end
     let tile = group_number(group, groups);
     if (tile >= params.row_tiles * params.column_tiles) { return; }
-    let row = tile % params.row_tiles * ${ROWS}u;
+    #const TILE_ROWS = ROWS
+    #include "linear/tile_rows.wgsl"
     let part = lane % SPLIT;
     let column = (tile / params.row_tiles * (LANES / SPLIT) + lane / SPLIT) * 4u;
     #for r in ROWS
-    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * ${1 if INT8 else 8}u;
+    let row$r = x_row(min(first_row + ${r}u, end_row - 1u)) * params.blocks * ${1 if INT8 else 8}u;
     var gate$r = vec4<f32>();
     var total$r = vec4<f32>();
     #if NORM
@@ -102,6 +103,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     #end
     #end
     #for r in ROWS
-    if (part == 0u && row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    if (part == 0u && first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
     #end
 }

@@ -9,7 +9,7 @@
 #main $LANES
     #include "linear/tile_place.wgsl"
     #for f in LOADS
-    let rows$f = min(row + ${SERVED * f}u + lane / ${STEP}u, params.m - 1u) * params.blocks * 8u + lane % ${STEP}u;
+    let rows$f = x_row(min(first_row + ${SERVED * f}u + lane / ${STEP}u, end_row - 1u)) * params.blocks * 8u + lane % ${STEP}u;
     #end
     #include "linear/each_block.wgsl"
             for (var j = 0u; j < ${8 // STEP}u; j++) {
@@ -52,6 +52,6 @@
         }
     }
     #for r in ROWS
-    if (row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    if (first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
     #end
 }

@@ -9,7 +9,7 @@
     #include "linear/tile_place.wgsl"
     let unit = quant_unit(lane);
     #for r in ROWS
-    let row$r = min(row + ${r}u, params.m - 1u) * params.blocks * 8u;
+    let row$r = x_row(min(first_row + ${r}u, end_row - 1u)) * params.blocks * 8u;
     #end
     #include "linear/each_block.wgsl"
             #for r in ROWS
@@ -52,6 +52,6 @@
         }
     }
     #for r in ROWS
-    if (row + ${r}u < params.m) { finish_four(row + ${r}u, column, gate$r, total$r); }
+    if (first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
     #end
 }

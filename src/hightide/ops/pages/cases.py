@@ -50,13 +50,22 @@ def pool(kv_heads: int, depth: int, page: int = PAGE) -> In:
 
 
 def attend(
-    heads: int, kv_heads: int, depth: int, values: int, page: int = PAGE, *, scale: float = 0.3, **options: float
+    heads: int,
+    kv_heads: int,
+    depth: int,
+    values: int,
+    page: int = PAGE,
+    *,
+    scale: float = 0.3,
+    sinks: bool = False,
+    **options: float,
 ) -> tuple[Any, ...]:
     """The arguments of attend_pages; options are a window and a softcap."""
     pools = pool(kv_heads, depth, page), pool(kv_heads, values, page)
     tables = [table(name, page) for name in ("singles", "tiles", "pages")]
     rest = options.get("window", 0), options.get("softcap", 0.0)
-    return (In((1, "S", heads, depth)), *pools, *tables, CONTEXT, page, scale, *rest)
+    more = floats(heads) if sinks else None
+    return (In((1, "S", heads, depth)), *pools, *tables, CONTEXT, page, scale, *rest, more)
 
 
 def attention(heads: int, kv_heads: int, depth: int, window: int = 0) -> tuple[Any, ...]:
@@ -89,6 +98,7 @@ CASES = [
     Case("attend_pages_window", ATTEND, attend(6, 2, 16, 16, window=5)),
     Case("attend_pages_softcap", ATTEND, attend(4, 4, 12, 12, softcap=2.0)),
     Case("attend_pages_many_heads", ATTEND, attend(20, 2, 20, 20, window=9, softcap=5.0)),
+    Case("attend_pages_sinks", ATTEND, attend(6, 2, 16, 16, window=9, sinks=True)),
     Case("attend_pages_deep", ATTEND, attend(1, 1, 258, 66, scale=0.02)),
     Case("paged_attention", ATTENTION, attention(6, 2, 16)),
     Case("paged_attention_odd", ATTENTION, attention(4, 2, 7, window=9)),

@@ -19,7 +19,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
-from hightide.ops.attention.attention import Rule, attended
+from hightide.ops.attention.attention import Rule, attended, check_sinks
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
 from hightide.ops.attention.cache import RopeOp, update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
@@ -44,9 +44,11 @@ class PagedAttentionOp(AttentionOp):
     scale: float
     window: int = 0
     softcap: float = 0.0
+    sinks: Tensor | None = None
 
     def outputs(self, ctx: Context) -> list[Dims]:
         q, k, v = self.q, self.k_pool, self.v_pool
+        check_sinks(self.sinks, q)
         if q.rank != 4 or k.rank != 4 or v.rank != 4 or k.dims[:3] != v.dims[:3] or (q.dims[0], k.dims[0]) != (1, 1):
             raise InputError(f"queries {list(q.dims)} do not go with pools of {list(k.dims)} and {list(v.dims)}")
         if q.width != k.width or q.dims[2] % k.dims[2]:
@@ -87,6 +89,7 @@ class PagedAttentionOp(AttentionOp):
                 scale=self.scale,
                 window=self.window,
                 softcap=self.softcap,
+                sinks=self.sinks,
                 pages=Pages(tiles, self.pages, self.page, tokens, self.longest),
             )
             yield from attend(ctx, attention)
@@ -95,7 +98,8 @@ class PagedAttentionOp(AttentionOp):
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
         """Tile after tile; rows that are in no tile give zeros."""
         call: Any = cls.bound(dict(arguments))
-        q, k, v, rule = call.q, call.k_pool, call.v_pool, Rule(True, call.scale, call.window, call.softcap)
+        q, k, v = call.q, call.k_pool, call.v_pool
+        rule = Rule(True, call.scale, call.window, call.softcap, call.sinks)
         out = np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
         for first, tokens, position, table in np.concatenate([call.singles, call.tiles]).tolist():
             key = np.arange(position + tokens)
