@@ -115,7 +115,7 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 
 def _checked(made: Any, name: str) -> PythonModel:
     if not isinstance(made, tuple) or len(made) not in (2, 3):
-        gave = f"{len(made)} items" if isinstance(made, tuple) else f"a {type(made).__name__}"
+        gave = f"{len(made)} items" if isinstance(made, tuple) else type(made).__name__
         raise InputError(f"{name} must return (module, inputs) or (module, inputs, options), not {gave}")
     module, inputs, options = made if len(made) == 3 else (*made, {})
     if not isinstance(options, dict) or not set(options) <= set(OPTIONS):
