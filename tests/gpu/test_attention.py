@@ -131,7 +131,7 @@ def paged_graph(window: int, softcap: float) -> Graph:
     k, v = (b.input((1, 64, 2, 8)) for _ in range(2))
     singles, tiles, pages, places = (b.input(dims, "int32") for dims in ((64, 4), (64, 4), (POOL // PAGE,), (64,)))
     keys = b.call("et_vk.select_as_symint.default", longest, 0, 0)
-    tables = (singles, tiles, pages, keys, PAGE, 0.35, window, softcap)
+    tables = (singles, tiles, pages, keys, PAGE, 0.35, window, softcap, None)
     return b.graph(b.call("hightide.paged_attention.default", q, *pools, *tables, k, v, places))
 
 

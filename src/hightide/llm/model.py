@@ -36,7 +36,7 @@ from hightide.llm.page_pool import PagedSequence, PagePool
 from hightide.llm.ragged_model import PAGE, Placement, ragged_decoder
 from hightide.llm.rank_head import RankHead, rank_head
 from hightide.llm.state_file import fingerprint
-from hightide.llm.taking_turns import GraphPlace, MethodPlace, TurnsDecoder
+from hightide.llm.taking_turns import MethodPlace, RereadPlace, TurnsDecoder, graph_in_turns
 from hightide.llm.text_stream import TextStream
 from hightide.llm.text_vector import Pooled, PrivateSequence, TextVector, pooling_of
 from hightide.llm.tokenizer import Tokenizer, find_tokenizer
@@ -422,7 +422,8 @@ def _open_pte(program: Program, context: int | None, placement: Placement) -> De
             raise UnsupportedError("KV caches in f16 need a program that is one graph with a cache")
         method = program.method("forward")
         device = method.sessions[0].name if method.sessions else "NumPy"
-        return TurnsDecoder(MethodPlace(method, cached, method.sibling), keep=1, device=device, **turns)
+        place = MethodPlace(method, cached, method.sibling)
+        return TurnsDecoder(RereadPlace(place, longest) if cached else place, keep=1, device=device, **turns)
     session: Session = build_session(
         graph,
         program.gpu,
@@ -431,4 +432,4 @@ def _open_pte(program: Program, context: int | None, placement: Placement) -> De
         SessionOptions(placement.kv, program.routes),
         placement.progress,
     )
-    return TurnsDecoder(GraphPlace(session), keep=longest if every else 1, device=session.name, **turns)
+    return graph_in_turns(graph, session, keep=longest if every else 1, **turns)

@@ -15,7 +15,7 @@ from hightide.graph.graph import Graph
 from hightide.llm.decoder import Decoder
 from hightide.llm.media import Media
 from hightide.llm.ragged_model import Placement, ragged_decoder
-from hightide.llm.taking_turns import EmbeddingPlace, GraphPlace, TurnsDecoder
+from hightide.llm.taking_turns import EmbeddingPlace, RereadPlace, TurnsDecoder, graph_in_turns
 from hightide.pte.program import Program
 from hightide.runtime.build import SessionOptions, build_session
 
@@ -38,7 +38,7 @@ def open_multimodal(program: Program, context: int | None, placement: Placement)
     if embedding is None or decoder is None:
         if placement.kv == "f16":
             raise UnsupportedError("KV caches in f16 need a program whose text_decoder is one graph")
-        place = EmbeddingPlace(program.method(EMBEDDING), program.method(DECODER), media)
+        place = RereadPlace(EmbeddingPlace(program.method(EMBEDDING), program.method(DECODER), media), turns["rows"])
         sessions = program.method(DECODER).sessions
         device = sessions[0].name if sessions else "NumPy"
         return TurnsDecoder(place, keep=1, device=device, media=media, **turns), media
@@ -64,7 +64,7 @@ def _in_turns(
         placement.progress,
     )
     keep = turns["rows"] if len(info.outputs[0].dims) == 3 else 1  # logits of every token, or of the last one only
-    return TurnsDecoder(GraphPlace(session, media), keep=keep, device=session.name, media=media, **turns)
+    return graph_in_turns(graph, session, media, keep=keep, **turns)
 
 
 def _sizes(program: Program, context: int | None) -> tuple[int, int, int, int]:

@@ -7,31 +7,48 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from hightide.errors import UnsupportedError
-from hightide.graph.graph import OpCall
+from hightide.graph.graph import Graph, OpCall
 from hightide.graph.values import TensorValue
 from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import StepResult
 from hightide.llm.media import Media, MediaSlots
 from hightide.llm.state_file import StateLayout
+from hightide.ops import REGISTRY
 from hightide.ops.sampling.sampling import sample
 from hightide.planning.levels import InputSpec
 from hightide.pte.program import Method
 from hightide.runtime.session import Session
 
+# Ops that write the keys and values of a token where its position is, and nothing else.
+CACHE_UPDATES = {
+    REGISTRY[name] for name in ("sdpa_with_kv_cache.default", "update_cache.default", "llama.update_cache.default")
+}
 
-class SequencePlace(Protocol):
-    """A model with the state of one sequence."""
+
+class ReadingPlace(Protocol):
+    """A model with the state of one sequence, which is read from its start on."""
 
     def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
         """The logits of the last `keep` tokens, or of more."""
 
-    def sibling(self) -> SequencePlace:
+    def sibling(self: Place) -> Place:
         """Another sequence on the same weights."""
+
+    def reset(self) -> None: ...
+
+    def recover(self) -> None: ...
+
+    def device_bytes(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+class SequencePlace(ReadingPlace, Protocol):
+    """One that goes on from any position it has been at."""
 
     def read(self, length: int) -> list[np.ndarray]: ...
 
@@ -39,11 +56,30 @@ class SequencePlace(Protocol):
 
     def layout(self, length: int) -> StateLayout: ...
 
-    def recover(self) -> None: ...
 
-    def device_bytes(self) -> dict[str, int]: ...
+Place = TypeVar("Place", bound=ReadingPlace)
 
-    def close(self) -> None: ...
+
+def goes_back(graph: Graph, context: int) -> bool:
+    """Whether all state are KV caches with a row for each position, so that a later run may start at an earlier one."""
+    for call in graph.calls:
+        op = REGISTRY[call.name]
+        for name in op.mutates:
+            value = graph.values[call.args[name]]
+            whole = isinstance(value, TensorValue) and len(value.dims) == 4 and value.dims[1] >= context
+            if op not in CACHE_UPDATES or not whole:
+                return False
+    return True
+
+
+def graph_in_turns(
+    graph: Graph, session: Session, media: Media | None = None, *, keep: int, **sizes: int
+) -> TurnsDecoder:
+    """Of a graph with a KV cache and its session; `keep` and the sizes are the decoder's."""
+    place = GraphPlace(session, media)
+    if goes_back(graph, sizes["context"]):
+        return TurnsDecoder(place, keep=keep, device=session.name, media=media, **sizes)
+    return TurnsDecoder(RereadPlace(place, sizes["rows"]), keep=1, device=session.name, media=media, **sizes)
 
 
 class TurnsDecoder:
@@ -136,6 +172,55 @@ class TurnsDecoder:
             self.media.close()
 
 
+class RereadPlace:
+    """A sequence whose state cannot go back, such as that of a recurrent layer: it is cleared, and the tokens before
+    are read again. What is saved of it are its tokens."""
+
+    def __init__(self, place: ReadingPlace, rows: int) -> None:
+        """`rows`: the most tokens of a call."""
+        self._place, self._rows = place, rows
+        self._tokens: list[int] = []
+        self._held = 0  # tokens that the state is of; -1: it is not known
+
+    def logits(self, tokens: Sequence[int], position: int, keep: int) -> np.ndarray:
+        again, first = (position != self._held), 0
+        self._tokens[position:], self._held = tokens, -1
+        if again:
+            self._place.reset()
+            while first < position:
+                chunk = self._tokens[first : min(first + self._rows, position)]
+                self._place.logits(chunk, first, 0)
+                first += len(chunk)
+        logits = self._place.logits(tokens, position, keep)
+        self._held = position + len(tokens)
+        return logits
+
+    def sibling(self) -> RereadPlace:
+        return RereadPlace(self._place.sibling(), self._rows)
+
+    def layout(self, length: int) -> StateLayout:
+        return StateLayout(((1, length),), "i")
+
+    def read(self, length: int) -> list[np.ndarray]:
+        return [np.array([self._tokens[:length]], np.int64)]
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None:
+        self._tokens, self._held = arrays[0][0].tolist(), -1
+
+    def reset(self) -> None:
+        self._tokens, self._held = [], -1
+
+    def recover(self) -> None:
+        self._held = -1
+        self._place.recover()
+
+    def device_bytes(self) -> dict[str, int]:
+        return self._place.device_bytes()
+
+    def close(self) -> None:
+        self._place.close()
+
+
 class GraphPlace:
     """A graph of (tokens, input_pos) -> logits with a KV cache; of (tokens, input_pos, media) with rows of images."""
 
@@ -158,8 +243,6 @@ class GraphPlace:
     def layout(self, length: int) -> StateLayout:
         whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
         caches = [value.dims for value in whole if isinstance(value, TensorValue)]
-        if any(len(dims) != 4 or dims[0] != 1 for dims in caches):
-            raise UnsupportedError("a program with state other than KV caches cannot save or restore it")
         return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
 
     def read(self, length: int) -> list[np.ndarray]:
@@ -170,6 +253,9 @@ class GraphPlace:
         for array, part in zip(whole, arrays, strict=True):
             array[:, : part.shape[1]] = part
         self.session.write_state(whole)
+
+    def reset(self) -> None:
+        self.session.reset()
 
     def recover(self) -> None:
         self.session.recover()
@@ -203,19 +289,18 @@ class MethodPlace:
         return MethodPlace(self._make(), self.cached, self._make)
 
     def layout(self, length: int) -> StateLayout:
-        if self.cached:
-            raise UnsupportedError("a program of several parts cannot save or restore its state")
         return StateLayout(((1, length),), "i")
 
     def read(self, length: int) -> list[np.ndarray]:
-        self.layout(length)
         return [np.array([self._history[:length]], np.int64)]
 
     def write(self, arrays: Sequence[np.ndarray]) -> None:
         self._history = arrays[0][0].tolist()
 
-    def recover(self) -> None:
+    def reset(self) -> None:
         self.method.reset()
+
+    recover = reset
 
     def device_bytes(self) -> dict[str, int]:
         return self.method.device_bytes()
@@ -242,14 +327,8 @@ class EmbeddingPlace:
     def sibling(self) -> EmbeddingPlace:
         return EmbeddingPlace(self._embedding, self._decoder.sibling(), self._media)
 
-    def layout(self, length: int) -> StateLayout:
-        raise UnsupportedError("a program of several parts cannot save or restore its state")
-
-    def read(self, length: int) -> list[np.ndarray]:
-        raise UnsupportedError("a program of several parts cannot save or restore its state")
-
-    def write(self, arrays: Sequence[np.ndarray]) -> None:
-        raise UnsupportedError("a program of several parts cannot save or restore its state")
+    def reset(self) -> None:
+        self._decoder.reset()
 
     def recover(self) -> None:
         self._embedding.reset()

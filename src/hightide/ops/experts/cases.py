@@ -12,7 +12,7 @@ BOTH = ("int32", "float32")
 
 def experts(name: str, kinds: tuple[str, str], hidden: int, *more: Any, n: int = 64, width: int = 64) -> Case:
     """Weights of two kinds: of gate and up, and of down."""
-    x, gate_up = In((1, "S", width)), _parts(kinds[0], 2 * hidden, width)
+    x, gate_up = In((1, "S", width), low=-0.1, high=0.1), _parts(kinds[0], 2 * hidden, width)  # halves hold the result
     args = (x, _chosen(), In((1, "S", USED), low=0, high=1), gate_up, _parts(kinds[1], n, hidden), *more)
     return Case(name, "hightide.experts.default", args, tolerance=1e-5)
 
