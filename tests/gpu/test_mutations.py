@@ -54,7 +54,7 @@ FAULTS = {
     "a norm without its weight": ("rope_cache_norm", "b *= scale * load_q_norm(second);", "b *= scale;"),
     "the scale of another group": ("q4", "(b >> params.group_shift) * params.scale_row", "0u * params.scale_row"),
     "nibbles swapped": ("q4_one_group", "vec4<u32>(0xfu, 0xf0u,", "vec4<u32>(0xf0u, 0xfu,"),
-    "the last row left out": ("q4_bias", "row + 0u < params.m", "row + 1u < params.m"),
+    "the last row left out": ("q4_bias", "first_row + 0u < end_row", "first_row + 1u < end_row"),
     "a sum of x left out": ("q4_aligned", "-8.0 * scale", "-7.0 * scale"),
     "the gate taken for up": ("q4_silu", "value *= up;", "value = silu(up) * total;"),
     "a residual left out": ("q4_residual", "value += load_residual(at);", ""),

@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[Any, dict[str, int]]] = {
     "a row beyond the live length": (("let start = row *", "let start = (row + 1u) *"), PREFILL),
     "a key beyond the live length": (key_beyond, LATER),
     "a key from the future": (("min(keys, p + 1u)", "min(keys, p + 2u)"), PREFILL),
-    "a swapped head": (("kv_head * params.k_head", "(kv_head ^ 1u) * params.k_head"), PREFILL),
+    "a swapped head": (("k_start(kv_head)", "k_start(kv_head ^ 1u)"), PREFILL),
     "a wrong scale": (wrong_scale, LATER),
     "the cache one position too far": (
         ("store_k_cache(place * width", "store_k_cache((place + 1u) * width"),

@@ -403,7 +403,7 @@ def damaged(model: Path, folder: Path, what: str) -> list[object]:
     ("what", "says"),
     [
         ("missing", "is not a file"),
-        ("a folder", "is not a file"),
+        ("a folder", "is a folder without a config.json"),
         ("empty", "neither a GGUF model nor"),
         ("not a model", "neither a GGUF model nor"),
         ("truncated header", "truncated"),

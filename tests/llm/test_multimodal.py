@@ -20,6 +20,7 @@ from spoken import wav
 
 import hightide
 from hightide import Audio, Image, InputError, UnsupportedError
+from hightide.gpu import device as devices
 from hightide.llm.batcher import Batcher
 from hightide.llm.decoder import RaggedDecoder
 from hightide.llm.generation import Generation
@@ -128,7 +129,8 @@ def test_a_prompt_is_read_in_chunks_of_any_length(where: str | None) -> None:
 
 
 @pytest.mark.gpu
-def test_what_an_encoder_gives_stays_on_the_device_and_is_made_once() -> None:
+def test_what_an_encoder_gives_stays_on_the_device_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_opened", {})  # one of its own, to be lost
     known = Known("llava")
     with opened("llava") as llm:
         if not isinstance(llm.decoder, RaggedDecoder) or not isinstance(llm.decoder.session, GpuSession):

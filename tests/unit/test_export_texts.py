@@ -177,7 +177,7 @@ MISTAKES: list[tuple[str, str, type[HightideError], str]] = [
         "def make(): return 1",
         "make",
         InputError,
-        "make must return (module, inputs) or (module, inputs, options), not a",
+        "make must return (module, inputs) or (module, inputs, options), not int",
     ),
     ("def make(): return 1, 2, 3, 4", "make", InputError, "not 4 items"),
     (
