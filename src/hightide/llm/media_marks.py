@@ -65,7 +65,7 @@ def take_media(
 
     A template that looks into lists of parts writes the marks itself; for another one they are put into the text.
     """
-    parts_known = bool(_PARTS.search(template or ""))
+    parts_known = isinstance(template, str) and bool(_PARTS.search(template))
     text_known = not parts_known or bool(re.search(r"is\s+string", template or ""))
     media: list[MediaPart] = []
     taken = []

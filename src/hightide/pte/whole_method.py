@@ -102,7 +102,7 @@ class _Method:
                 numbers[made] = Number(kernel.name, reads)
             elif kernel.name in ON_SYMINTS and all(type(self.method.values[id]) is int for id in reads):
                 numbers[made] = Number(ON_SYMINTS[kernel.name], reads)
-            elif kernel.name == ITEM and (element := self._element(reads[0], made_by)):
+            elif kernel.name == ITEM and reads and (element := self._element(reads[0], made_by)):
                 numbers[made] = Number("et_vk.select_as_symint.default", element)
         return numbers
 
