@@ -1,10 +1,10 @@
 """Makes small GGUF models with llama.cpp's own converter: `python convert_models.py LLAMA_CPP [NAME ...]`.
 
-LLAMA_CPP is a checkout with `conversion/` (the source archive of PyPI's llama-cpp-python 0.3.36 has one). Needs
-`torch==2.13.0`, `transformers` and `gguf`, too; running the tests needs none of them. Every model is a random one of
-transformers, whose matrices are exact in a block type each. The converter writes it in float32; fields and tensors are
-kept as they are, and each matrix goes into the smallest type that holds it exactly. Logits are those of transformers:
-`NAME.npz`. `make_gguf.py` made the other models.
+LLAMA_CPP is a checkout with `conversion/` (the source archive of PyPI's llama-cpp-python 0.3.36 has one), whose
+`gguf-py` is on PYTHONPATH. Needs `torch==2.13.0` and `transformers`, too; running the tests needs none of them. Every
+model is a random one of transformers, whose matrices are exact in a block type each. The converter writes it in
+float32; fields and tensors are kept as they are, and each matrix goes into the smallest type that holds it exactly.
+Logits are those of transformers: `NAME.npz`. `make_gguf.py` made the other models.
 """
 
 from __future__ import annotations
@@ -94,6 +94,15 @@ GRANITE = {
 FALCON = {"hidden_size": 32, "num_attention_heads": 4, "alibi": False, "bias": False}
 YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 OLMO3 = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": YARN}
+LFM2 = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"], "conv_L_cache": 4}
+LFM2_EXPERTS = {
+    "num_hidden_layers": 3,
+    "layer_types": ["conv", "full_attention", "conv"],
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "num_dense_layers": 1,
+}
 HALF = {"rope_theta": 10_000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
 
 MODELS = {
@@ -120,6 +129,8 @@ MODELS = {
     "stablelm_12b": _small("StableLm", 39, qk_layernorm=True, rope_parameters=HALF, use_parallel_residual=True),
     "gptneox": _neox(40, 0.25),
     "gptneox_sequential": _neox(41, 0.5, use_parallel_residual=False),
+    "lfm2": _small("Lfm2", 42, **LFM2, block_multiple_of=32, intermediate_size=80),
+    "lfm2moe": _small("Lfm2Moe", 43, **LFM2_EXPERTS),
 }
 
 
@@ -130,6 +141,7 @@ def make(name: str, converter: Any) -> None:
     config = getattr(transformers, spec.config.format(spec.family))(
         **(sizes | ids | spec.options), attn_implementation="eager"
     )
+    config._experts_implementation = "eager"  # the others take no float64
     torch.manual_seed(spec.seed)
     model = getattr(transformers, spec.model.format(spec.family))(config).double().eval()
     assert model.config._attn_implementation == "eager"
@@ -156,7 +168,7 @@ def _give_weights(model: Any, spec: Converted) -> None:
             scale = 0.3 if len(dims) == 1 or "emb" in short or short in ("wte", "wpe") else 1.4 / math.sqrt(dims[-1])
             data = rng.normal(size=dims) * scale
         data = data.astype(np.float32)
-        if len(dims) == 2 and not is_norm and not dims[1] % 32:
+        if len(dims) > 1 and not is_norm and not dims[-1] % 32:
             data = data.T if name.endswith(TRANSPOSED) else data
             data = _rounded(np.ascontiguousarray(data), TYPES[(n + spec.seed) % len(TYPES)])
             data = data.T if name.endswith(TRANSPOSED) else data

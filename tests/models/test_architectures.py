@@ -139,6 +139,10 @@ MATTERS: list[tuple[str, dict[str, Any]]] = [
     ("gptneox", {"use_parallel_residual": False}),
     ("gptneox", {"rope__dimension_count": 8}),
     ("gptneox_sequential", {"use_parallel_residual": True}),
+    ("lfm2", {"rope__freq_base": 100.0}),
+    ("lfm2", {"attention__sliding_window": 9}),
+    ("lfm2moe", {"expert_used_count": 3}),
+    ("lfm2moe", {"expert_weights_scale": 2.0}),
     ("mixtral", {"expert_used_count": 1}),
     ("qwen2moe", {"expert_used_count": 3}),
     ("qwen3moe", {"expert_used_count": 1}),
@@ -174,6 +178,7 @@ OPTIONAL = [
     ("gpt_oss", "blk.0.ffn_down_exps.bias"),
     ("gpt_oss", "blk.1.attn_sinks.weight"),
     ("deepseek2_groups", "blk.1.exp_probs_b.bias"),
+    ("lfm2moe", "blk.1.exp_probs_b.bias"),
 ]
 
 
@@ -217,7 +222,9 @@ def test_gpu_memory_is_the_file_the_caches_and_the_activations(name: str, device
     heads = file.get("attention.head_count")
     depth = file.get("attention.key_length", file.get("embedding_length") // heads)
     both = depth + file.get("attention.value_length", depth)
-    caches = file.get("block_count") * CONTEXT * file.get("attention.head_count_kv", heads) * both * 4
+    given = file.get("attention.head_count_kv", heads)
+    kv_heads = given if isinstance(given, list) else [given] * file.get("block_count")
+    caches = sum(count * both or file.get("embedding_length") for count in kv_heads) * CONTEXT * 4  # or a convolution's
     used = gpu_session(build_graph(file, CONTEXT, MAX_TOKENS), device).device_bytes()
     tables = 2 * 2 * CONTEXT * depth * 4  # of angles, at most two pairs: nothing next to a model that is not tiny
     assert used["state"] == caches

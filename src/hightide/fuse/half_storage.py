@@ -13,6 +13,7 @@ from hightide.graph.graph import Graph, input_ids, output_ids
 from hightide.graph.values import TensorValue, Value
 from hightide.ops import REGISTRY
 from hightide.ops.binding import graph_aliases
+from hightide.ops.contract import CACHING
 from hightide.traits import Traits
 
 
@@ -35,14 +36,14 @@ def held(graph: Graph, traits: Traits, f16: bool | None = None, half_caches: boo
 
 
 def with_half_caches(graph: Graph) -> Graph:
-    """The graph with its float32 KV caches as float16: state that only attention touches."""
+    """The graph with its float32 KV caches as float16: state that only `CACHING` ops touch."""
     aliases = graph_aliases(graph)
     family: dict[int, list[int]] = {}  # the tensors that share one memory
     for id, root in aliases.root.items():
         family.setdefault(root, []).append(id)
     others = {*graph.inputs, *graph.outputs}
     for call in graph.calls:
-        if REGISTRY[call.name].family != "attention" and call.index not in aliases.views:
+        if REGISTRY[call.name].family not in CACHING and call.index not in aliases.views:
             others.update(input_ids(graph, call), output_ids(graph, call))
     caches = {
         id

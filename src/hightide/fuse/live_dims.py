@@ -37,7 +37,12 @@ AS_X = (  # dims of x
 )
 REDUCED = ("aten.any.dim",)  # along one dim, which may stay with a size of 1
 # By family: ops whose output has the dims of one argument, but for a last one that another decides.
-BUT_THE_LAST = {"linear": ("x", "weight"), "embedding": ("indices", "weight"), "attention": ("q", "v_cache")}
+BUT_THE_LAST = {
+    "linear": ("x", "weight"),
+    "embedding": ("indices", "weight"),
+    "attention": ("q", "v_cache"),
+    "short_conv": ("mixed", "weight"),
+}
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ LOW_RANK = "hightide.low_rank.default"
 MEDIA = "media"  # of a graph that is given rows of images
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
+SHORT_CONV = "hightide.short_conv.default"
 ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default")
 
 
@@ -201,6 +202,8 @@ class _Walk:
             self._update(call, given)
         elif call.name in ATTENDS:
             self._attend(call, given)
+        elif call.name == SHORT_CONV:
+            self._short_conv(call, given)
         elif call.name == LOW_RANK:
             self._low_rank(call, given)
         elif op.mutates:
@@ -382,6 +385,28 @@ class _Walk:
         )
         k.read = v.read = True
         self.known[call.out] = TokenRows(out, 1, LENGTH, self.positions.most)
+
+    def _short_conv(self, call: OpCall, given: Given) -> None:
+        mixed, cache, weight = given["mixed"], given["cache"], given["weight"]
+        if not isinstance(mixed, TokenRows) or mixed.wanted or mixed.dim != 1 or not isinstance(weight, Fixed):
+            refuse(call, "does not convolve rows of tokens with a constant")
+        if not isinstance(cache, _Cache) or cache.read:
+            refuse(call, "writes to something that is not a cache of its own")
+        if not same(given["position"], POSITION):
+            refuse(call, "writes to a cache at another place than the position")
+        lists = [self.inputs[name] for name in ("singles", "tiles", "pages")]
+        out = self.builder.call(
+            "hightide.paged_conv.default",
+            mixed.value,
+            weight.value,
+            cache.pool,
+            *lists,
+            self.sizes.page,
+            self.inputs["places"],
+            dtype=self.dtype(call.out),
+        )
+        cache.read = True
+        self.known[call.out] = replace(mixed, value=out)
 
     def _low_rank(self, call: OpCall, given: Given) -> None:
         """In the new graph, rows of all sequences have adapters of their own."""

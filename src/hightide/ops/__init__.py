@@ -28,6 +28,7 @@ FOLDERS = (
     "attention",
     "delta_rule",
     "pages",
+    "short_conv",
     "spans",
     "sampling",
     "softmax",

@@ -69,6 +69,7 @@ FAMILIES = {
     "embedding": Family(ROUNDED, 0),
     "rotary": Family(FUNCTION, 3),
     "attention": Family(SUMMED),
+    "short_conv": Family(SUMMED),
     "delta_rule": Family(SUMMED),
     "sampling": Family(MOVED),
     "softmax": Family(FUNCTION, 5),
@@ -79,6 +80,7 @@ FAMILIES = {
     "scatter": Family(SUMMED),
     "portable": Family(SUMMED),
 }
+CACHING = ("attention", "short_conv")  # families whose state are caches with a row for each position
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,7 @@ def require_dtype(kind: str, *tensors: Tensor) -> None:
 
 
 __all__ = [
+    "CACHING",
     "FUNCTION",
     "GPU_TYPE",
     "MOVED",

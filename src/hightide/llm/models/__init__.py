@@ -35,6 +35,8 @@ ARCHITECTURES = (
     "gpt2",
     "gptneox",
     "falcon",
+    "lfm2",
+    "lfm2moe",
     "qwen2moe",
     "qwen3moe",
     "gpt-oss",

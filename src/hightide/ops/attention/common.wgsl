@@ -3,10 +3,7 @@
 // BATCHED: heads of several batches lie in one list, those of a batch together.
 // SINKS: a head has one more score, a number of `sinks`, whose key has no value.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
-// PAGED: keys and values lie in pages of 2^page_bits rows. A tile is some rows of q of one sequence: its first row, how
-// many, the position of the first, and where in `pages` the sequence's pages begin. Else there is one tile, all of q.
-// SPANS (with PAGED): there are no pages, as keys and values are rows of the same step. A tile is some rows of a
-// sequence: its first row, how many, the sequence's first row and how many it has. A window reaches to both sides.
+// PAGED, SPANS: see tile_at.wgsl. With SPANS, a window reaches to both sides.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #params kv_heads: u32, group: u32, tokens: u32                  // group: query heads that share a kv head
 #params row_tiles: u32, rows_per_tile: u32, block: u32          // of a kv head's query rows; block: keys
@@ -14,17 +11,12 @@
 #params q_head: u32, q_row: u32, k_head: u32, k_row: u32        // strides from head to head and from row to row
 #params v_head: u32, v_row: u32, out_head: u32, out_row: u32
 #params causal: u32, window: u32, scale: f32, softcap: f32
-#params position: live, added: i32 if not PAGED
-#params tile_count: u32, q_rows: u32 if PAGED
-#params page_bits: u32, page_count: u32, table_size: u32 if PAGED and not SPANS
 #params heads_per_batch: u32 if MASK or BATCHED
 #params q_batch: u32, k_batch: u32, v_batch: u32, out_batch: u32 if BATCHED
 #params mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
 #read q: $T, k: $T, v: $T
 #read mask: f32 if MASK
 #read sinks: f32 if SINKS
-#read tiles: i32 if PAGED
-#read pages: i32 if PAGED and not SPANS
 #write out: $T
 
 const LOWEST = -3.4028234e38;
@@ -35,46 +27,7 @@ const LOWEST = -3.4028234e38;
 #include "attention/head_start.wgsl"
 #end
 
-struct Tile {
-    first: u32,      // its first row of q
-    tokens: u32,
-    position: u32,   // of its first row
-    keys: u32,
-    table: u32,      // where its pages begin, or the rows of its sequence
-}
-#if SPANS
-fn tile_at(n: u32) -> Tile {
-    let start = min(u32(load_tiles(n * 4u + 2u)), params.q_rows);
-    let keys = min(u32(load_tiles(n * 4u + 3u)), params.q_rows - start);
-    let first = clamp(u32(load_tiles(n * 4u)), start, start + keys);
-    let tokens = min(u32(load_tiles(n * 4u + 1u)), min(params.tokens, start + keys - first));
-    return Tile(first, tokens, first - start, keys, start);
-}
-fn key_row(tile: Tile, t: u32) -> u32 { return tile.table + t; }
-#else
-#if PAGED
-// Tables may be computed on the GPU: what does not fit is cut, down to a tile without rows or keys.
-fn tile_at(n: u32) -> Tile {
-    let first = min(u32(load_tiles(n * 4u)), params.q_rows);
-    let tokens = min(u32(load_tiles(n * 4u + 1u)), min(params.tokens, params.q_rows - first));
-    let table = min(u32(load_tiles(n * 4u + 3u)), params.table_size);
-    let most = min(params.table_size - table, params.page_count) << params.page_bits;
-    let position = min(u32(load_tiles(n * 4u + 2u)), most);
-    return Tile(first, tokens, position, min(position + tokens, most), table);
-}
-// Where key t of a sequence lies in the pool.
-fn key_row(tile: Tile, t: u32) -> u32 {
-    let page = min(u32(load_pages(tile.table + (t >> params.page_bits))), params.page_count - 1u);
-    return (page << params.page_bits) + (t & ((1u << params.page_bits) - 1u));
-}
-#else
-fn tile_at(n: u32) -> Tile {
-    let position = live_int(params.position);
-    return Tile(0u, params.tokens, u32(position), u32(position + params.added), 0u);
-}
-fn key_row(tile: Tile, t: u32) -> u32 { return t; }
-#end
-#end
+#include "attention/tile_at.wgsl"
 
 // The keys that the query at absolute position `p` sees are first_key(p) .. end_key(p) - 1.
 fn first_key(p: u32) -> u32 {

@@ -60,6 +60,14 @@ class Pages:
     tokens: int  # of a tile, at most
     longest: Int  # the most keys that a tile sees
 
+    def given(self, rows: int, capacity: int) -> dict[str, Any]:
+        """The parameters and inputs of tile_at.wgsl, for a step of `rows` rows and a pool of `capacity` rows."""
+        given = {"tiles": self.tiles, "tile_count": self.tiles.dims[0], "q_rows": rows, "pages": self.table}
+        if self.table is not None:
+            given |= {"table_size": self.table.numel}
+            given |= {"page_bits": self.page.bit_length() - 1, "page_count": capacity // self.page}
+        return given
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -180,11 +188,7 @@ class Attention:
         if self.pages is None:
             given |= {"position": self.position, "added": self.added}
         else:
-            page, table = self.pages.page, self.pages.table
-            given |= {"tiles": self.pages.tiles, "tile_count": self.tiles, "q_rows": self.q.dims[1], "pages": table}
-            if table is not None:
-                given |= {"table_size": table.numel}
-                given |= {"page_bits": page.bit_length() - 1, "page_count": self.k.dims[1] // page}
+            given |= self.pages.given(self.q.dims[1], self.k.dims[1])
         if self.mask is not None:
             batches, rows_of, heads_of, _ = self.q.dims
             heads_of, rows_of = (rows_of, heads_of) if self.heads_first else (heads_of, rows_of)

@@ -27,6 +27,19 @@ from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, 
 from hightide.ops.pages.work_lists import TILE, one_sequence
 
 
+def check_pages(ctx: Context, pool: Tensor, page: int, lists: Iterable[Tensor], pages: Tensor) -> None:
+    """Lists of work [N, 4] and the table of pages must fit a pool [1, C, H, D] of pages."""
+    rows = pool.dims[1]
+    if page < 1 or page & (page - 1) or not rows or rows % page:
+        raise InputError(f"a pool of {rows} rows has no pages of {page}")
+    for tiles in lists:
+        if tiles.rank != 2 or tiles.width != 4:
+            raise InputError(f"a work list of {list(tiles.dims)} is not [tiles, 4]")
+        if tiles.dims[0] and not pages.numel:
+            raise InputError("there are tiles, and no page in the table of pages")
+    ctx.require_indices(pages, 0, rows // page - 1, "page")
+
+
 class PagedAttentionOp(AttentionOp):
     """q [1, T, H, D] over pools of keys and values [1, C, Hkv, D]; `longest` is the most keys that any row sees.
 
@@ -53,14 +66,7 @@ class PagedAttentionOp(AttentionOp):
             raise InputError(f"queries {list(q.dims)} do not go with pools of {list(k.dims)} and {list(v.dims)}")
         if q.width != k.width or q.dims[2] % k.dims[2]:
             raise InputError(f"queries {list(q.dims)} do not go with a pool of {list(k.dims)}")
-        if self.page < 1 or self.page & (self.page - 1) or not k.dims[1] or k.dims[1] % self.page:
-            raise InputError(f"a pool of {k.dims[1]} rows has no pages of {self.page}")
-        for tiles in (self.singles, self.tiles):
-            if tiles.rank != 2 or tiles.width != 4:
-                raise InputError(f"a work list of {list(tiles.dims)} is not [tiles, 4]")
-            if tiles.dims[0] and not self.pages.numel:
-                raise InputError("there are tiles, and no page in the table of pages")
-        ctx.require_indices(self.pages, 0, k.dims[1] // self.page - 1, "page")
+        check_pages(ctx, k, self.page, (self.singles, self.tiles), self.pages)
         ctx.require(expr_of(self.longest), 0, k.dims[1], f"{{value}} keys are not in a pool of {k.dims[1]}")
         return [(*q.dims[:-1], v.width)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hightide.ops.binding import mutated_ids
+from hightide.ops.contract import CACHING
 from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.levels.level_sources import GraphSource
@@ -121,7 +122,7 @@ class PartVerifier:
         others: set[int] = set()
         root = self.session.planner.aliases.root
         for call, op in zip(self.session.graph.calls, self.session.planner.ops, strict=True):
-            (caches if op.family == "attention" else others).update(root[id] for id in mutated_ids(call))
+            (caches if op.family in CACHING else others).update(root[id] for id in mutated_ids(call))
         poisoned = dict(state)
         for id in (caches - others) & state.keys():
             if state[id].ndim == 4 and state[id].dtype.kind == "f":
