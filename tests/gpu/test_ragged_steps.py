@@ -13,7 +13,8 @@ from hightide.gpu.device import Device
 from hightide.runtime.gpu_session import GpuSession
 
 TESTS = Path(__file__).parents[1]
-FILES = ["models/llama.gguf", "models/gemma3.gguf", "conformance/qwen3.pte", "conformance/llama_static.pte"]
+MODELS = ["models/llama.gguf", "models/gemma3.gguf", "models/lfm2.gguf"]
+FILES = [*MODELS, "conformance/qwen3.pte", "conformance/llama_static.pte"]
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -109,7 +109,7 @@ def test_a_lost_device_is_lost_for_nobody_else() -> None:
 
 OPTIONS = [{}, {"temperature": 0.9, "seed": 5}, {"speculate": True}, {"logprobs": 2}]
 MODELS = ["models/llama.gguf", "conformance/llama_all_logits.pte"]
-QUICK = [("models/llama.gguf", OPTIONS[1], 9)]
+QUICK = [("models/llama.gguf", OPTIONS[1], 9), ("models/lfm2.gguf", OPTIONS[1], 9)]
 ALL = [(name, options, 3) for name in MODELS for options in OPTIONS]
 
 

@@ -29,7 +29,7 @@ TOLERANCE = 2e-5  # of the range of the logits
 
 PTE = ("llama_gqa.pte", "qwen2.pte", "qwen3.pte", "gemma_norms.pte")
 DENSE = ("llama.gguf", "gemma3.gguf", "qwen2.gguf", "qwen3.gguf", "phi3.gguf", "gpt2.gguf", "mistral3.gguf")
-GGUF = (*DENSE, "mixtral.gguf", "gpt_oss.gguf", "deepseek2.gguf")
+GGUF = (*DENSE, "lfm2.gguf", "mixtral.gguf", "gpt_oss.gguf", "deepseek2.gguf")
 
 
 @cache

@@ -107,6 +107,7 @@ FOLDERS = {
     "cohere_norms": _folder("Cohere", kept=False, use_qk_norm=True),
     "glm4": _folder("Glm4", kept=False, head_dim=16),
     "phi": _folder("Phi", kept=False),
+    "lfm2": _folder("Lfm2", layer_types=["conv", "full_attention"], intermediate_size=80, block_multiple_of=32),
 }
 
 

@@ -15,9 +15,11 @@ import pytest
 from decode import all_logits, error_of_range, exact_session, gpu_session, graph_in_parts, step
 
 from hightide.formats.gguf import GgufFile, read_gguf
+from hightide.formats.model_tensors import given
 from hightide.gpu.device import Device
 from hightide.llm.models import ARCHITECTURES, build_graph
 from hightide.llm.models.model_builder import MAX_KEEP
+from hightide.ops.blocks.layout import dequantize
 from hightide.runtime.gpu_session import GpuSession
 
 HERE = Path(__file__).parent
@@ -191,6 +193,30 @@ def test_the_goldens_depend_on_optional_tensors(name: str, missing: str) -> None
     assert len(without.tensors) < len(file.tensors) and error_of_range(got, expected) > 10 * ON_GPU
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["alone", "beside"])
+@pytest.mark.parametrize("name", ["deepseek2", "deepseek2_groups"])
+def test_keys_and_values_of_all_heads_in_one_matrix(name: str, kept: bool) -> None:
+    """As older converters wrote them, and as some wrote them beside the matrices of each head."""
+    file = model(name)
+    tensors = dict(file.tensors)
+    for n in range(file.get("block_count")):
+        own = [tensors[f"blk.{n}.attn_{which}_b.weight"] for which in "kv"]
+        keys, values = (dequantize(tensor.data, tensor.type, tensor.dims) for tensor in own)
+        joint = np.concatenate([keys.swapaxes(1, 2), values], axis=1).reshape(-1, keys.shape[1])
+        tensors[f"blk.{n}.attn_kv_b.weight"] = given(f"blk.{n}.attn_kv_b.weight", joint)
+        if not kept:
+            del tensors[own[0].name], tensors[own[1].name]
+    file = replace(file, tensors=tensors)
+    if not kept:
+        lengths = {f"attention__{of}_length": file.get(f"attention.{of}_length_mla") for of in ("key", "value")}
+        heads = file.get("attention.head_count")
+        without = dict.fromkeys(("attention__key_length_mla", "attention__value_length_mla"))
+        file = changed(file, **lengths, **without, attention__head_count_kv=heads)
+    tokens, expected = golden(name)
+    session = exact_session(build_graph(file, CONTEXT, MAX_TOKENS))
+    assert error_of_range(all_logits(session, tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
 @pytest.mark.parametrize("name", ["llama", "gemma3"])
 def test_the_last_rows_alone_are_the_same(name: str, device: Device) -> None:
     tokens, expected = golden(name)
@@ -222,8 +248,8 @@ def test_gpu_memory_is_the_file_the_caches_and_the_activations(name: str, device
     heads = file.get("attention.head_count")
     depth = file.get("attention.key_length", file.get("embedding_length") // heads)
     both = depth + file.get("attention.value_length", depth)
-    given = file.get("attention.head_count_kv", heads)
-    kv_heads = given if isinstance(given, list) else [given] * file.get("block_count")
+    found = file.get("attention.head_count_kv", heads)
+    kv_heads = found if isinstance(found, list) else [found] * file.get("block_count")
     caches = sum(count * both or file.get("embedding_length") for count in kv_heads) * CONTEXT * 4  # or a convolution's
     used = gpu_session(build_graph(file, CONTEXT, MAX_TOKENS), device).device_bytes()
     tables = 2 * 2 * CONTEXT * depth * 4  # of angles, at most two pairs: nothing next to a model that is not tiny

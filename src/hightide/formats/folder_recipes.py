@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -247,6 +247,41 @@ def _ungrouped(tensor: GgufTensor, heads: int, groups: int) -> GgufTensor:
     return reordered(tensor, np.concatenate([part.reshape(-1) for part in parts]))
 
 
+# ---- LFM2
+
+
+def _lfm2_fields(config: ModelConfig) -> dict[str, Any]:
+    config.need("conv_bias", False)
+    config.need("tie_embedding", True)
+    kinds, found = config.get("layer_types"), config.get("full_attn_idxs")
+    if kinds is None and isinstance(found, list):
+        kinds = ["full_attention" if n in found else "conv" for n in range(config.layers)]
+    if not isinstance(kinds, list) or len(kinds) != config.layers or not {"full_attention", "conv"}.issuperset(kinds):
+        raise ProgramError(f"{config.path}: layer_types does not say which of {config.layers} layers are convolutions")
+    return {
+        "attention.head_count_kv": [0 if kind == "conv" else config.kv_heads for kind in kinds],
+        "attention.layer_norm_rms_epsilon": config.get("norm_eps"),
+        "feed_forward_length": _lfm2_hidden(config),
+        "shortconv.l_cache": config.count("conv_L_cache"),
+    }
+
+
+def _lfm2_hidden(config: ModelConfig) -> int:
+    """How wide the feed-forward half is: two thirds of what the config says, in whole multiples."""
+    given = config.count("block_ff_dim", "intermediate_size")
+    if not config.get("block_auto_adjust_ff_dim"):
+        return given
+    wanted = int(config.number("block_ffn_dim_multiplier", config.get("block_ffn_dim_multiplier")) * (2 * given // 3))
+    multiple = config.count("block_multiple_of")
+    return -(-wanted // multiple) * multiple
+
+
+def _lfm2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
+    """A convolution [width, 1, taps] has one column of its own; GGUF does not say so."""
+    is_conv = tensor.name.endswith("shortconv.conv.weight") and len(tensor.dims) == 3 and tensor.dims[1] == 1
+    return replace(tensor, dims=(tensor.dims[0], tensor.dims[2])) if is_conv else tensor
+
+
 # ---- Phi 3
 
 
@@ -327,6 +362,9 @@ _GPT2 = {"n_positions": 1024, "layer_norm_epsilon": 1e-5, "tie_word_embeddings":
 _NEOX = {**_LAYER_NORMS, "rotary_pct": 0.25, "use_parallel_residual": True}
 _FALCON = {**_ROPE, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "multi_query": True}
 _FALCON["tie_word_embeddings"] = True
+_LFM2 = {"rope_theta": 1_000_000.0, "norm_eps": 1e-5, "max_position_embeddings": 128_000, "num_key_value_heads": 8}
+_LFM2 |= {"tie_word_embeddings": True, "conv_L_cache": 3, "intermediate_size": 12_288}
+_LFM2 |= {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
 _GEMMA3_RECIPE = FolderRecipe("gemma3", _GEMMA3, _gemma3_fields, _norms_up)
 
 RECIPES: dict[str, FolderRecipe] = {
@@ -350,4 +388,5 @@ RECIPES: dict[str, FolderRecipe] = {
     "gpt2": FolderRecipe("gpt2", _GPT2, _gpt2_fields, _gpt2_change),
     "gpt_neox": FolderRecipe("gptneox", _NEOX, _neox_fields, _neox_change),
     "falcon": FolderRecipe("falcon", _FALCON, _falcon_fields, _falcon_change),
+    "lfm2": FolderRecipe("lfm2", _LFM2, _lfm2_fields, _lfm2_change),
 }

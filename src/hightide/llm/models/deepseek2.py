@@ -1,15 +1,20 @@
 """DeepSeek V2 and V3: attention over one latent vector per token, and experts of which some are shared.
 
-Keys and values of all heads are products of a token's latent vector. The files have these matrices per head, so that
-queries are taken to the latent vectors instead, and what was attended to is brought back from there. The cache holds a
-latent vector and one turned key for each token, whatever the number of heads.
+Keys and values of all heads are products of a token's latent vector. With these matrices per head, queries are taken to
+the latent vectors instead, and what was attended to is brought back from there. The cache holds a latent vector and one
+turned key for each token, whatever the number of heads. Files of older converters have both matrices of all heads in
+one; they are taken apart as they are read.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.gguf import GgufTensor
+from hightide.formats.model_tensors import reordered, stacked, transposed
 from hightide.graph.values import TensorValue
 from hightide.llm.models.mixtures import head_linear, mixture, shared_expert
 from hightide.llm.models.model_builder import ModelBuilder
@@ -20,7 +25,8 @@ SCORINGS = {1: "softmax", 2: "sigmoid"}  # expert_gating_func
 
 def build(m: ModelBuilder) -> TensorValue:
     heads, latent = m.count("attention.head_count"), m.count("attention.kv_lora_rank")
-    depth, rotary = m.count("attention.key_length_mla"), m.count("rope.dimension_count")
+    depth = m.count("attention.key_length_mla", m.count("attention.key_length"))  # older files have one length
+    rotary = m.count("rope.dimension_count")
     if rotary >= depth:
         raise ProgramError(f"{m.file.path} rotates {rotary} elements of heads that have {depth}")
     rope = rope_of(m, halves=False, depth=rotary, yarn_magnitude=1.0)
@@ -37,17 +43,33 @@ def build(m: ModelBuilder) -> TensorValue:
         kv, k_turned = m.split(m.linear(h, f"{layer}.attn_kv_a_mqa"), latent, rotary)
         q_turned, k_turned = m.rotate(q_turned, m.heads(k_turned, 1, rotary), rope)
         kv = m.heads(m.norm(kv, f"{layer}.attn_kv_a_norm"), 1, latent)
-        q = b.call("aten.cat.default", [head_linear(m, q, f"{layer}.attn_k_b"), q_turned], -1)
+        keys, values = _by_head(m, layer, heads, depth - rotary)
+        q = b.call("aten.cat.default", [head_linear(m, q, keys), q_turned], -1)
         k = b.call("aten.cat.default", [kv, k_turned], -1)
         attended = m.heads(m.attend(q, k, kv, scale=scale), heads, latent)
-        values = head_linear(m, attended, f"{layer}.attn_v_b")
-        x = m.add(x, m.linear(m.joined(values), f"{layer}.attn_output"))
+        x = m.add(x, m.linear(m.joined(head_linear(m, attended, values)), f"{layer}.attn_output"))
         x = m.add(x, _feed_forward(m, m.norm(x, f"{layer}.ffn_norm"), n))
     return m.head(m.norm(m.last(x), "output_norm"))
 
 
 def _has_low_rank(m: ModelBuilder, layer: str) -> bool:
     return m.has(f"{layer}.attn_q_a.weight")
+
+
+def _by_head(m: ModelBuilder, layer: str, heads: int, keys: int) -> tuple[GgufTensor, GgufTensor]:
+    """What takes queries to latent vectors [heads, latent, keys], and these to values [heads, values, latent]."""
+    both = f"{layer}.attn_kv_b.weight"
+    if m.has(f"{layer}.attn_k_b.weight"):
+        m.leave_out(both)  # some files have it as well
+        return m.tensor(f"{layer}.attn_k_b.weight"), m.tensor(f"{layer}.attn_v_b.weight")
+    tensor = m.tensor(both)
+    if len(tensor.dims) != 2 or tensor.dims[0] % heads or tensor.dims[0] // heads <= keys:
+        raise ProgramError(f"{m.file.path}: {both} {list(tensor.dims)} has no keys of {keys} and values of {heads} heads")
+    rows = np.arange(tensor.dims[0]).reshape(heads, -1)
+    return (
+        stacked(f"{layer}.attn_k_b.weight", [transposed(reordered(tensor, own[:keys])) for own in rows]),
+        stacked(f"{layer}.attn_v_b.weight", [reordered(tensor, own[keys:]) for own in rows]),
+    )
 
 
 def _magnitude(m: ModelBuilder) -> float:

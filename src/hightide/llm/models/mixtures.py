@@ -67,11 +67,10 @@ def shared_expert(m: ModelBuilder, h: TensorValue, n: int) -> TensorValue:
     return m.multiply(made, share)
 
 
-def head_linear(m: ModelBuilder, x: TensorValue, name: str) -> TensorValue:
+def head_linear(m: ModelBuilder, x: TensorValue, tensor: GgufTensor) -> TensorValue:
     """x [1, S, heads, K] times a matrix [N, K] of each head."""
-    tensor = m.tensor(f"{name}.weight")
     if len(tensor.dims) != 3:
-        raise ProgramError(f"{m.file.path}: tensor {name}.weight has dims {list(tensor.dims)}, not three")
+        raise ProgramError(f"{m.file.path}: tensor {tensor.name} has dims {list(tensor.dims)}, not three")
     made: TensorValue = m.graph_builder.call("hightide.head_linear.default", x, _matrices(m, tensor))
     return made
 
