@@ -32,7 +32,9 @@ def logits(llm: LLM, tokens: list[int], position: int) -> np.ndarray:
     return step.logits
 
 
-@pytest.mark.parametrize("model", ["models/llama.gguf", "models/gemma3.gguf", "models/lfm2.gguf", "conformance/llama_gqa.pte"])
+@pytest.mark.parametrize(
+    "model", ["models/llama.gguf", "models/gemma3.gguf", "models/lfm2.gguf", "conformance/llama_gqa.pte"]
+)
 def test_halves_of_the_memory_and_near_the_same_logits(model: str) -> None:
     whole, half = (LLM(TESTS / model, context=48, kv=kv) for kv in ("f32", "f16"))
     assert half.decoder.device_bytes()["state"] * 2 == whole.decoder.device_bytes()["state"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 
 from hightide import LLM
 from hightide.cli import app
-from hightide.errors import InputError, UnsupportedError
+from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.gguf import GgufFile
 from hightide.formats.model_file import read_model
 from hightide.llm.models import build_graph
 from hightide.ops.blocks.layout import dequantize
@@ -165,7 +167,7 @@ def test_shards(tmp_path: Path) -> None:
 
 FOLDERS = Path(__file__).parent / "folders"
 SAVED = ("cohere", "falcon_new", "gemma2", "gemma3", "gpt2", "gpt_neox", "granite", "llama", "mistral")
-SAVED += ("phi3", "qwen2", "qwen3", "stablelm_norms")
+SAVED += ("lfm2", "phi3", "qwen2", "qwen3", "stablelm_norms")
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -175,6 +177,28 @@ def test_folders_that_transformers_saved(name: str) -> None:
         tokens, expected = arrays["tokens"], arrays["logits"]
     graph = build_graph(read_model(FOLDERS / name), CONTEXT, MAX_TOKENS)
     assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
+
+
+def test_an_lfm2_folder_as_it_is_published(tmp_path: Path) -> None:
+    """Under the names that configs had before transformers knew the model."""
+    config = json.loads((FOLDERS / "lfm2" / "config.json").read_text("utf-8"))
+    for name in ("layer_types", "intermediate_size", "tie_word_embeddings", "rope_parameters"):
+        del config[name]
+    config |= {"full_attn_idxs": [1], "block_ff_dim": 80, "tie_embedding": True, "rope_theta": 1_000_000.0}
+
+    def read(**changes: Any) -> GgufFile:
+        (tmp_path / "config.json").write_text(json.dumps(config | changes), "utf-8")
+        return read_model(tmp_path)
+
+    shutil.copy(FOLDERS / "lfm2" / "model.safetensors", tmp_path)
+    ours, theirs = read(), read_model(FOLDERS / "lfm2")
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    fields = [{k: v for k, v in one.metadata.items() if k.startswith("lfm2.")} for one in (ours, theirs)]
+    assert fields[0] == fields[1] and fields[0]["lfm2.feed_forward_length"] == 64
+    with pytest.raises(UnsupportedError, match="conv_bias is True"):
+        read(conv_bias=True)
+    with pytest.raises(ProgramError, match="which of 2 layers are convolutions"):
+        read(full_attn_idxs=None)
 
 
 def folder_with_tokenizer(folder: Path) -> Path:

@@ -64,7 +64,9 @@ def _by_head(m: ModelBuilder, layer: str, heads: int, keys: int) -> tuple[GgufTe
         return m.tensor(f"{layer}.attn_k_b.weight"), m.tensor(f"{layer}.attn_v_b.weight")
     tensor = m.tensor(both)
     if len(tensor.dims) != 2 or tensor.dims[0] % heads or tensor.dims[0] // heads <= keys:
-        raise ProgramError(f"{m.file.path}: {both} {list(tensor.dims)} has no keys of {keys} and values of {heads} heads")
+        raise ProgramError(
+            f"{m.file.path}: {both} {list(tensor.dims)} has no keys of {keys} and values of {heads} heads"
+        )
     rows = np.arange(tensor.dims[0]).reshape(heads, -1)
     return (
         stacked(f"{layer}.attn_k_b.weight", [transposed(reordered(tensor, own[:keys])) for own in rows]),

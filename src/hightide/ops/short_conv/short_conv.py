@@ -27,8 +27,8 @@ PARTS = 3  # of a row of `mixed`
 class ShortConvOp(AttentionOp):
     """mixed [1, S, 3 W] are b, c and x -> c * conv(b * x) [1, S, W].
 
-    Column w of a row is the sum of `weight[n, w]` times that of the row N - 1 - n positions before, for a weight [N, W];
-    there is nothing before the first position. b * x goes into the cache [1, C, 1, W], and is read from there.
+    Column w of a row is the sum of `weight[n, w]` times that of the row N - 1 - n positions before. The weight is
+    [N, W]; there is nothing before the first position. b * x goes into the cache [1, C, 1, W], and is read from there.
     """
 
     mixed: Tensor
