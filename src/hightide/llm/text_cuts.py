@@ -34,10 +34,14 @@ _ASCII_SIGNS = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 _DEEPSEEK_CJK = "[一-龥ࠀ-一가-\ud7ff]+"
 
 
-def _cased(suffix: str, digits: str) -> str:
+def _cased(suffix: str, digits: str, upper: str = _UPPER, lower: str = _LOWER, rest: str = _REST_CASED) -> str:
     """Words cut before a capital, as in camelCase."""
     start = r"[^\r\n\p{L}\p{N}]?"
-    return f"{start}{_UPPER}*{_LOWER}+{suffix}|{start}{_UPPER}+{_LOWER}*{suffix}|{digits}{_REST_CASED}"
+    return f"{start}{upper}*{lower}+{suffix}|{start}{upper}+{lower}*{suffix}|{digits}{rest}"
+
+
+def _not_han(letters: str) -> str:
+    return letters.removesuffix("]") + r"&&[^\p{Han}]]"
 
 
 def _kinds(table: dict[str, PreTokenizer]) -> dict[str, PreTokenizer]:
@@ -126,6 +130,10 @@ KINDS = _kinds(
         ),
         "tekken": PreTokenizer((_cased("", r"\p{N}"),), ignore_merges=True, add_bos=True),
         "gpt-4o llama4 kanana2 talkie minimax-m2": PreTokenizer((_cased(_ENGLISH + "?", r"\p{N}{1,3}"),)),
+        "kimi-k2": PreTokenizer(
+            (r"\p{Han}+|" + _cased(_ENGLISH + "?", r"\p{N}{1,3}", _not_han(_UPPER), _not_han(_LOWER), _REST),)
+        ),
+        "superbpe": PreTokenizer((r"\p{N}+", r"(?=(\d{3})+(?!\d))")),  # digits by threes, from the last on
         "granite-embed-multi-97m": PreTokenizer((_cased(_ENGLISH + "?", r"\p{N}{1,3}"),), ignore_merges=True),
         "tiny_aya cohere2moe": PreTokenizer((r"\d{1,3}(?=(?:\d{3})*\b)", _cased(_ENGLISH + "?", r"\p{N}{1,3}"))),
         "youtu": PreTokenizer(

@@ -1,6 +1,8 @@
 """Writes goldens.json: small vocabularies, and the ids that SentencePiece and tiktoken give for the odd strings.
 
-python make_goldens.py        with `sentencepiece` and `tiktoken` installed
+python make_goldens.py        with `sentencepiece`, `tiktoken` and `regex` installed
+
+Where Python's `re` cannot cut as a pattern says, there are the lengths of the pieces that `regex` gives.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import regex
 import sentencepiece
 import tiktoken
-from odd_strings import odd_strings
-from tokenizer_reference import CUTS, chunks
+from odd_strings import han_strings, odd_strings
+from tokenizer_reference import CUTS, KIMI, chunks
 
 LLAMA = dict(normalization_rule_name="identity", remove_extra_whitespaces=False, byte_fallback=True)
 SENTENCEPIECE: dict[str, dict[str, Any]] = {
@@ -66,8 +69,15 @@ def _merge(word: tuple[bytes, ...], left: bytes, right: bytes) -> tuple[bytes, .
     return tuple(out)
 
 
+def kimi_cuts() -> list[str]:
+    pattern = regex.compile(KIMI, regex.V1)
+    cuts = [pattern.findall(text) for text in han_strings()]
+    assert ["".join(pieces) for pieces in cuts] == han_strings()
+    return [" ".join(str(len(piece)) for piece in pieces) for pieces in cuts]
+
+
 def main() -> None:
-    goldens: dict[str, Any] = {"sentencepiece": {}, "tiktoken": {}}
+    goldens: dict[str, Any] = {"sentencepiece": {}, "tiktoken": {}, "cuts": {"kimi-k2": kimi_cuts()}}
     for name, options in SENTENCEPIECE.items():
         model = train(options)
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)

@@ -168,3 +168,10 @@ def odd_strings() -> list[str]:
     source = random.Random(20)
     made = ["".join(source.choices(FRAGMENTS, k=source.randint(2, 9))) for _ in range(400 - len(HAND_PICKED))]
     return HAND_PICKED + made
+
+
+def han_strings() -> list[str]:
+    """Chinese characters among others, which some tokenizers keep apart; and all of the above."""
+    source = random.Random(5)
+    mixed = ["".join(source.choices("aB中文々〇㐀ーのé\u0301ǅ1 \n'sテ한!", k=12)) for _ in range(200)]
+    return mixed + odd_strings()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from odd_strings import odd_strings
+from odd_strings import han_strings, odd_strings
 from tokenizer_reference import CUTS, ByteLevel, chunks, encode_by_scores
 from vocabularies import (
     SHARED,
@@ -113,6 +113,16 @@ def test_byte_level_as_tiktoken(kind: str) -> None:
         assert backend.encode(text).ids == ids, repr(text)
 
 
+def cut_by(backend: Any, text: str) -> list[str]:
+    return [bytes(BYTES[c] for c in chunk).decode() for chunk, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def test_cuts_between_chinese_and_other_letters() -> None:
+    backend = byte_level(["a"], [], KINDS["kimi-k2"])
+    for text, lengths in zip(han_strings(), golden_ids(goldens()["cuts"]["kimi-k2"]), strict=True):
+        assert [len(piece) for piece in cut_by(backend, text)] == lengths, repr(text)
+
+
 @pytest.mark.parametrize("kind", sorted(CUTS))
 def test_cuts(kind: str) -> None:
     backend = byte_level(["a"], [], KINDS[kind])
@@ -121,8 +131,7 @@ def test_cuts(kind: str) -> None:
     @given(st.text() | st.sampled_from(odd_strings()))
     def check(text: str) -> None:
         text = "".join(c for c in text if unicodedata.category(c) != "Cn")  # newer Unicode has given some a category
-        cut = [bytes(BYTES[c] for c in chunk).decode() for chunk, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
-        assert cut == chunks(text, kind)
+        assert cut_by(backend, text) == chunks(text, kind)
 
     check()
 
