@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gguf import GGUFWriter
-from hf_folders import folder_tensors, safetensors_bytes, write_folder
+from hf_folders import folder_tensors, write_adapter, write_folder
 from test_architectures import model
 from test_folders import CONFIGS, folder_of
 
@@ -46,15 +45,7 @@ def pairs(name: str, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def peft_folder(folder: Path, name: str, seed: int = 0, **changes: Any) -> Path:
     """As `PeftModel.save_pretrained` writes it."""
-    folder.mkdir()
-    tensors = {}
-    for module, (down, up) in pairs(name, seed).items():
-        tensors[f"base_model.model.{module}.lora_A.weight"] = down
-        tensors[f"base_model.model.{module}.lora_B.weight"] = up
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none", "target_modules": ["q_proj"]}
-    folder.joinpath("adapter_config.json").write_text(json.dumps(config | changes), "utf-8")
-    folder.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
-    return folder
+    return write_adapter(folder, pairs(name, seed), **{"r": RANK, "lora_alpha": ALPHA} | changes)
 
 
 def merged_folder(folder: Path, name: str, scales: dict[int, float]) -> GgufFile:
@@ -247,12 +238,8 @@ def test_a_step_without_adapters_has_no_work_for_them(with_two: tuple[Path, dict
 
 def test_what_cannot_be_switched_is_refused(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
-    adapter = tmp_path / "head"
-    adapter.mkdir()
-    adapter.joinpath("adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 1}', "utf-8")
-    sides = {"A": np.ones((2, 64), np.float32), "B": np.ones((131, 2), np.float32)}
-    tensors = {f"base_model.model.lm_head.lora_{side}.weight": array for side, array in sides.items()}
-    adapter.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    pair = np.ones((2, 64), np.float32), np.ones((131, 2), np.float32)
+    adapter = write_adapter(tmp_path / "head", {"lm_head": pair}, lora_alpha=1)
     with pytest.raises(UnsupportedError, match=r"output\.weight, which answers cannot switch; merge it"):
         LLM(folder, adapters=adapter, device="cpu", context=48)
     with LLM(folder, merge=adapter, device="cpu", context=48) as llm:
