@@ -66,6 +66,21 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
     return folder
 
 
+def write_adapter(folder: Path, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]], **config: Any) -> Path:
+    """As `PeftModel.save_pretrained` writes it; (A [rank, in], B [out, rank]) by the module's name in transformers."""
+    folder.mkdir()
+    given = {"peft_type": "LORA", "bias": "none", "target_modules": ["q_proj"]} | config
+    folder.joinpath("adapter_config.json").write_text(json.dumps(given), "utf-8")
+    sides = {
+        f"{module}.lora_{side}": matrix
+        for module, both in pairs.items()
+        for side, matrix in zip("AB", both, strict=True)
+    }
+    tensors = {f"base_model.model.{name}.weight": matrix.astype(np.float32) for name, matrix in sides.items()}
+    folder.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    return folder
+
+
 def folder_tensors(file: GgufFile) -> dict[str, np.ndarray]:
     """The weights of a GGUF model in float32, as transformers names and holds them."""
     found = {}

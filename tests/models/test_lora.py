@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gguf import GGUFWriter
-from hf_folders import folder_tensors, safetensors_bytes, write_folder
+from hf_folders import folder_tensors, write_adapter, write_folder
 from test_architectures import model
 from test_folders import CONFIGS, folder_of
 
@@ -23,6 +22,7 @@ from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import RaggedDecoder
 from hightide.ops.blocks.layout import dequantize
 from hightide.runtime.gpu_session import GpuSession
+from hightide.wgsl.shader import Shader
 
 TARGETS = {
     "llama": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.down_proj"),
@@ -46,15 +46,7 @@ def pairs(name: str, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def peft_folder(folder: Path, name: str, seed: int = 0, **changes: Any) -> Path:
     """As `PeftModel.save_pretrained` writes it."""
-    folder.mkdir()
-    tensors = {}
-    for module, (down, up) in pairs(name, seed).items():
-        tensors[f"base_model.model.{module}.lora_A.weight"] = down
-        tensors[f"base_model.model.{module}.lora_B.weight"] = up
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none", "target_modules": ["q_proj"]}
-    folder.joinpath("adapter_config.json").write_text(json.dumps(config | changes), "utf-8")
-    folder.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
-    return folder
+    return write_adapter(folder, pairs(name, seed), **{"r": RANK, "lora_alpha": ALPHA} | changes)
 
 
 def merged_folder(folder: Path, name: str, scales: dict[int, float]) -> GgufFile:
@@ -232,27 +224,43 @@ def test_one_batch_has_rows_of_many_adapters(with_two: tuple[Path, dict[str, Pat
 
 
 @pytest.mark.gpu
-def test_a_step_without_adapters_has_no_work_for_them(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+def test_the_adapters_of_others_change_no_bit(with_two: tuple[Path, dict[str, Path]], device: Device) -> None:
+    """Of a reproducible answer: with theirs in a step, linears take other dispatches."""
     folder, adapters = with_two
-    counts = {}
+    options: dict[str, Any] = {"max_tokens": 8, "ignore_eos": True, "logprobs": 2}
+    with Engine(folder, adapters=adapters, context=64, kv="f32", max_sequences=4, reproducible=True) as engine:
+        alone = engine.submit(PROMPT, **options).result().pieces
+        requests = [engine.submit(PROMPT, adapters=choice, **options) for choice in CHOICES[:4]]
+        together, *_ = [request.result().pieces for request in requests]
+    assert [piece.logprob for piece in together] == [piece.logprob for piece in alone]
+
+
+def dispatches(llm: LLM, tokens: list[int], strengths: np.ndarray | None = None) -> list[tuple[Shader, Any]]:
+    """The kernels of a step, each with its workgroups."""
+    assert isinstance(llm.decoder, RaggedDecoder) and isinstance(llm.decoder.session, GpuSession)
+    batch = Batch([Rows(tokens, 0, [0, 1], strengths=strengths)])
+    recording = llm.decoder.session.recording(llm.decoder.inputs(batch))
+    return [(command.pipeline.shader, command.groups) for command in recording.commands]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tokens", [PROMPT[:1], PROMPT], ids=["decode", "prompt"])
+def test_a_step_without_adapters_has_the_dispatches_of_a_model_without(
+    tokens: list[int], with_two: tuple[Path, dict[str, Path]], device: Device
+) -> None:
+    folder, adapters = with_two
+    with LLM(folder, context=64) as llm:
+        expected = dispatches(llm, tokens)
     with LLM(folder, adapters=adapters, context=64) as llm:
-        for strengths in (None, np.ones(2, np.float32)):
-            rows = Rows(PROMPT[:1], 0, [0], strengths=strengths)
-            assert isinstance(llm.decoder, RaggedDecoder) and isinstance(llm.decoder.session, GpuSession)
-            recording = llm.decoder.session.recording(llm.decoder.inputs(Batch([rows])))
-            labels = [command.label for command in recording.commands]
-            counts[strengths is None] = sum("low_rank" in label for label in labels)
-    assert counts == {True: 0, False: 2 * len(pairs("llama"))}
+        assert dispatches(llm, tokens) == expected
+        adapted = dispatches(llm, tokens, np.ones(2, np.float32))
+    assert sum("low_rank" in shader.name for shader, _ in adapted) == 2 * len(pairs("llama"))
 
 
 def test_what_cannot_be_switched_is_refused(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
-    adapter = tmp_path / "head"
-    adapter.mkdir()
-    adapter.joinpath("adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 1}', "utf-8")
-    sides = {"A": np.ones((2, 64), np.float32), "B": np.ones((131, 2), np.float32)}
-    tensors = {f"base_model.model.lm_head.lora_{side}.weight": array for side, array in sides.items()}
-    adapter.joinpath("adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
+    pair = np.ones((2, 64), np.float32), np.ones((131, 2), np.float32)
+    adapter = write_adapter(tmp_path / "head", {"lm_head": pair}, lora_alpha=1)
     with pytest.raises(UnsupportedError, match=r"output\.weight, which answers cannot switch; merge it"):
         LLM(folder, adapters=adapter, device="cpu", context=48)
     with LLM(folder, merge=adapter, device="cpu", context=48) as llm:

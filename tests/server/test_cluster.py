@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hightide.errors import HightideError
+from hightide.server.cluster.cluster import with_absolute_paths
 from hightide.server.cluster.link import ReplicaLink
 from hightide.server.cluster.replica_messages import Hello, Load, Message, Status
 from hightide.server.cluster.routing import MAX_EXTRA_ANSWERS, TOKENS_PER_ANSWER, Routing
@@ -78,11 +80,27 @@ def test_a_replica_that_is_gone_has_read_nothing() -> None:
     assert routing.choose(prompt, {"a": 0, "b": 0}) == "b"  # its turn
 
 
+def test_what_was_read_with_other_adapters_is_of_no_use() -> None:
+    routing, prompt, idle = Routing(), list(range(64)), {"a": 0, "b": 0}
+    assert routing.choose(prompt, idle) == "a"
+    assert routing.choose(prompt, {"a": 0, "b": 0}, b"style") == "b"  # its turn
+    assert routing.choose(prompt, idle, b"style") == "b"
+    assert routing.choose(prompt, idle) == "a"
+
+
 # ---- the command
 
 
 def test_replicas_need_a_cluster(hightide: Any) -> None:
     assert hightide("serve", "--replicas", 2) == (1, "", "hightide: --replicas needs --ray\n")
+
+
+def test_replicas_find_files_in_their_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {"draft": "d.gguf", "adapters": {"style": "s"}, "merge": {"m": 0.5}, "context": 8}
+    here = {"draft": f"{tmp_path}/d.gguf", "adapters": {"style": f"{tmp_path}/s"}, "merge": {f"{tmp_path}/m": 0.5}}
+    assert with_absolute_paths(options) == options | here
+    assert with_absolute_paths({"context": 8}) == {"context": 8}
 
 
 def test_a_cluster_needs_ray(hightide: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
+from hf_folders import write_adapter
 from running_server import Running, running, wait_until
 from scripted_models import letters_tokenizer, scripted_model
 
+from hightide import LLM
 from hightide.errors import HightideError
 from hightide.server.cluster.cluster import check_address
 from hightide.server.cluster.replica import own_adapter
@@ -25,6 +28,8 @@ LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
 RAY_VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 KEY = "a-key-that-nobody-else-may-see"
+RANDOM = np.random.default_rng(3)
+PAIR = RANDOM.standard_normal((4, 96)), RANDOM.standard_normal((64, 4))
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,8 @@ def server(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     folder = tmp_path_factory.mktemp("ray")
     tokenizer = letters_tokenizer(folder / "tokenizer.json")
     options = ("--tokenizer", tokenizer, "--device", "cpu", "--context", 250, "--max-sequences", 4, "--chunk", 32)
+    adapter = os.path.relpath(write_adapter(folder / "style", {"model.layers.1.mlp.down_proj": PAIR}, lora_alpha=8))
+    options += ("--lora", f"style={adapter}")
     with running(
         folder, LLAMA, *options, "--ray", "--replicas", 2, RAY_ADDRESS=cluster.address, HIGHTIDE_API_KEY=KEY
     ) as server:
@@ -54,9 +61,9 @@ def server(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         yield server
 
 
-def ask(server: Running, prompt: str, **options: Any) -> Any:
+def ask(server: Running, prompt: str, model: str = "llama", **options: Any) -> Any:
     more = {"max_tokens": 60, "temperature": 0, "extra_body": {"ignore_eos": True}} | options
-    return server.client(api_key=KEY).completions.create(model="llama", prompt=prompt, **more)
+    return server.client(api_key=KEY).completions.create(model=model, prompt=prompt, **more)
 
 
 def metric(server: Running, name: str) -> dict[str, float]:
@@ -93,7 +100,7 @@ def ask_all(server: Running, prompts: list[str], options: list[Any], begun: thre
 
 def test_the_api_is_the_same(server: Running) -> None:
     client = server.client(api_key=KEY)
-    assert [model.id for model in client.models.list()] == ["llama"]
+    assert [model.id for model in client.models.list()] == ["llama", "style"]
     assert server.get("/ready").status_code == 200
     answer = ask(server, ["The sky", "The sea"], n=2, logprobs=2, max_tokens=3, temperature=1, seed=1)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
@@ -104,6 +111,18 @@ def test_the_api_is_the_same(server: Running) -> None:
         ask(server, "x", extra_body={"guided_regex": "("})
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="another").models.list()
+
+
+def test_every_replica_has_the_adapters(server: Running, tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "style", {"model.layers.1.mlp.down_proj": PAIR}, lora_alpha=8)
+    prompts = ["The sky", "The sea", "A tree", "A house"]
+    tokenizer = letters_tokenizer(tmp_path / "tokenizer.json")
+    texts = {}
+    for model, merge in (("llama", None), ("style", adapter)):
+        with LLM(LLAMA, tokenizer=tokenizer, merge=merge, device="cpu", context=250) as llm:
+            texts[model] = [llm.generate(prompt, max_tokens=8, ignore_eos=True).text for prompt in prompts]
+        assert [ask(server, prompt, model, max_tokens=8).choices[0].text for prompt in prompts] == texts[model]
+    assert texts["llama"] != texts["style"]
 
 
 def test_replicas_share_the_load(server: Running) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -94,7 +94,12 @@ class EngineOptions:
     draft: Annotated[Path | None, _many(metavar="FILE", help="A smaller model that guesses tokens.")] = None
     adapter: Annotated[
         list[str] | None,
-        _many("--adapter", metavar="NAME=PATH", help="A LoRA adapter that requests may ask for by name. Repeatable."),
+        _many(
+            "--adapter",
+            "--lora",
+            metavar="NAME=PATH",
+            help="A LoRA adapter, which requests name as a model. Repeatable.",
+        ),
     ] = None
     reproducible: Annotated[
         bool, _many("--reproducible", help="Answers do not depend on what else is asked at the same time.")
@@ -147,6 +152,7 @@ def serve(
     """Serve models over HTTP, with the API of OpenAI."""
     options = _engine_options(opening, engine)
     named = [ModelSettings(*one, opening.tokenizer, options) for one in _named_models(model, name, models or [])]
+    _check_names([one.name for one in named], options.get("adapters", {}))
     idle = None if engine.idle_unload is None else read_seconds("--idle-unload", engine.idle_unload)
     limits = WorkerLimits(step=read_seconds("--step-timeout", engine.step_timeout), idle=idle)
     run_server(
@@ -220,7 +226,18 @@ def _named_adapters(given: Sequence[str]) -> dict[str, str] | None:
     pairs = [(name, path) for name, _, path in (text.partition("=") for text in given)]
     if bad := next((text for text, pair in zip(given, pairs, strict=True) if not all(pair)), None):
         raise InputError(f"--adapter must be NAME=PATH, not {bad!r}")
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two adapters are called {twice!r}")
     return dict(pairs) or None
+
+
+def _check_names(models: Sequence[str], adapters: Container[str]) -> None:
+    """A request names a model or an adapter of it, so that each name must be one thing."""
+    if adapters and len(models) > 1:
+        raise InputError("--adapter is for a server of one model; start one server for each model with adapters")
+    if models[0] in adapters:
+        raise InputError(f"the model and an adapter are both called {models[0]!r}; --name gives the model another name")
 
 
 def read_seconds(name: str, text: str) -> float:

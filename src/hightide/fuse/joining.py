@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.blob import AnyBlob, Joined, join
@@ -13,6 +13,17 @@ from hightide.graph.values import ITEM_SIZE, TensorValue
 JOINED_BYTES = 128 << 20  # WebGPU's guaranteed binding size: what would be larger stays apart
 Q4 = ("et_vk.linear_q4gsw.default", "hightide.linear_q4.default")
 ANY = ("aten.linear.default", "hightide.linear.default")
+ADAPTED = "hightide.adapted_linear.default"
+
+
+@dataclass(frozen=True)
+class LowRankForm:
+    """What adapters change in some columns of a linear's product, by ids of values."""
+
+    down: int
+    up: int
+    owners: int
+    first: int  # column
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class LinearForm:
     norm: int | None = None  # the weight of an RMS norm
     eps: int | None = None
     gated: bool = True  # the activation is of a gate, and the weights have its rows before those of `up`
+    changes: tuple[LowRankForm, ...] = ()
+    adapted_rows: tuple[int, ...] = ()  # where there are changes: the rows that have some, and how much of each
 
     @property
     def plain(self) -> bool:
@@ -49,11 +62,18 @@ class LinearForm:
             args = {"x": self.x, "weight": weight, "scales": scales, "group": self.group, **given}
             return OpCall(0, "hightide.linear_q4.default", args, out)
         rows = self.weights[0] if len(self.weights) == 1 else r.new_list(self.weights)
-        return OpCall(0, "hightide.linear.default", {"x": self.x, "weight": rows, **given}, out)
+        args = {"x": self.x, "weight": rows, **given}
+        if not self.changes:
+            return OpCall(0, "hightide.linear.default", args, out)
+        args |= dict(zip(("adapted", "strengths"), self.adapted_rows, strict=True))
+        args |= {f"{side}s": r.new_list([getattr(one, side) for one in self.changes]) for side in ("down", "up")}
+        args["owners"] = r.new_list([one.owners for one in self.changes])
+        args["firsts"] = r.new_literal(tuple(one.first for one in self.changes))
+        return OpCall(0, ADAPTED, args, out)
 
 
 def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
-    if call is None or call.name not in (*Q4, *ANY):
+    if call is None or call.name not in (*Q4, *ANY, ADAPTED):
         return None
     x, weight = call.args["x"], call.args["weight"]
     bias, residual, norm = (
@@ -65,7 +85,13 @@ def read_linear(r: Rewriter, call: OpCall | None) -> LinearForm | None:
         return None
     if call.name in Q4:
         return LinearForm(x, (weight, call.args["scales"]), call.args["group"], *ends)
-    return LinearForm(x, r.items(weight), None, *ends)
+    linear = LinearForm(x, r.items(weight), None, *ends)
+    if call.name != ADAPTED:
+        return linear
+    sides = [r.items(call.args[name]) for name in ("downs", "ups", "owners")]
+    changes = zip(*sides, r.literal(call.args["firsts"]), strict=True)
+    rows = call.args["adapted"], call.args["strengths"]
+    return replace(linear, changes=tuple(LowRankForm(*change) for change in changes), adapted_rows=rows)
 
 
 def join_linears(r: Rewriter, linears: Sequence[LinearForm], *, whole: bool = False) -> LinearForm | None:
@@ -84,7 +110,12 @@ def join_linears(r: Rewriter, linears: Sequence[LinearForm], *, whole: bool = Fa
     weights = _join_parts(r, linears) if first.group is None else _join_q4(r, linears)
     if not weights or (whole and first.group is None and len(weights) > 1):
         return None
-    return LinearForm(first.x, weights, first.group, bias)
+    changes, columns = [], 0
+    for x in linears:
+        changes += [replace(one, first=one.first + columns) for one in x.changes]
+        columns += x.columns(r)
+    rows = next((x.adapted_rows for x in linears if x.changes), ())
+    return LinearForm(first.x, weights, first.group, bias, changes=tuple(changes), adapted_rows=rows)
 
 
 def _join_q4(r: Rewriter, linears: Sequence[LinearForm]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hightide.fuse.joining import ANY, Q4
+from hightide.fuse.joining import ADAPTED, ANY, Q4
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.blob import AnyBlob, Joined
 from hightide.graph.graph import Graph, OpCall
@@ -53,7 +53,7 @@ class _Splitter:
         self._made: dict[tuple[int, str, int], tuple[int, ...]] = {}
         self.ways: dict[tuple[str, ...], Callable[[OpCall], None]] = {
             ("aten.embedding.default",): self._embedding,
-            ANY: self._linear,
+            (*ANY, ADAPTED): self._linear,
             EMBEDDINGS: self._code_rows,
             Q4: self._four_bit_linear,
         }

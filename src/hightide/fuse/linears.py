@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide.fuse.joining import ANY, Q4, LinearForm, join_linears, read_linear
+from hightide.fuse.joining import ADAPTED, ANY, Q4, LinearForm, join_linears, read_linear
 from hightide.fuse.rewriter import Rewriter, either_way
 from hightide.graph.graph import OpCall
 from hightide.ops import REGISTRY
@@ -15,7 +15,7 @@ ACTIVATIONS = {"hightide.silu_mul.default": "silu", "hightide.gelu_mul.default":
 
 def unflatten(r: Rewriter) -> None:
     """A linear of x viewed as a matrix, whose result is viewed again: the linear of x as it is, viewed."""
-    for call in r.calls(*Q4, *ANY):
+    for call in r.calls(*Q4, *ANY, ADAPTED):
         made, linear = r.tensor(call.out), read_linear(r, call)
         source, views = r.behind_views(call.args["x"])
         dims, users = r.tensor(source).dims, r.users(made.id)

@@ -25,6 +25,7 @@ ROWS_AS_WEIGHT = (
     "hightide.linear_q4.default",
     "aten.linear.default",
     "hightide.linear.default",
+    "hightide.adapted_linear.default",
 )
 LAYER_NORM = "aten.native_layer_norm.default"
 LIKE = tuple(f"aten.{name}_like.default" for name in ("full", "zeros", "ones"))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from hightide.errors import InputError
+from hightide.fuse.joining import ADAPTED
 from hightide.fuse.row_rules import (
     KEEP,
     LENGTH,
@@ -59,7 +60,6 @@ RAGGED_INPUTS = (
 )
 RAGGED_DYNAMIC = (True, False, True, True, True, True, False, True, True, True, False, False)
 ADAPTED_INPUTS = ("adapted", "strengths")  # of a graph with adapters: rows that have some, and how much of each
-LOW_RANK = "hightide.low_rank.default"
 MEDIA = "media"  # of a graph that is given rows of images
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
@@ -204,8 +204,8 @@ class _Walk:
             self._attend(call, given)
         elif call.name == SHORT_CONV:
             self._short_conv(call, given)
-        elif call.name == LOW_RANK:
-            self._low_rank(call, given)
+        elif call.name == ADAPTED:
+            self._adapted_linear(call, given)
         elif op.mutates:
             refuse(call, "changes state that is not a KV cache")
         elif call.name == "hightide.sample.default":
@@ -408,14 +408,12 @@ class _Walk:
         cache.read = True
         self.known[call.out] = replace(mixed, value=out)
 
-    def _low_rank(self, call: OpCall, given: Given) -> None:
+    def _adapted_linear(self, call: OpCall, given: Given) -> None:
         """In the new graph, rows of all sequences have adapters of their own."""
-        y, x = given["y"], given["x"]
-        if not isinstance(y, TokenRows) or not isinstance(x, TokenRows) or y.wanted or x.wanted:
-            refuse(call, "does not add to rows of tokens")
-        fixed = [given[name].value for name in ("down", "up", "owners")]
-        rows = [self.inputs[name] for name in ADAPTED_INPUTS]
-        self.builder.call(LOW_RANK, y.value, x.value, *fixed, *rows)
+        if not isinstance(given["x"], TokenRows) or given["x"].wanted:
+            refuse(call, "does not change rows of tokens")
+        rows = {name: Fixed(self.inputs[name]) for name in ADAPTED_INPUTS}
+        self._keep(call, RULES["aten.linear.default"](self, call, {**given, **rows}))
 
     # ---- the end
 

@@ -343,6 +343,8 @@ def _open_gguf(
     file: GgufFile, context: int | None, chunk: int | None, placement: Placement, head: RankHead | None
 ) -> Decoder:
     path, pooling = file.path, placement.pooling
+    if pooling and placement.adapters:
+        raise UnsupportedError(f"{path.name} gives embeddings; its adapters must be merged into its weights")
     with reading(path):
         context = choose_context(file, context)
         adapters = [read_adapter(name, file) for name in placement.adapters.values()]

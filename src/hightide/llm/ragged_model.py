@@ -112,10 +112,13 @@ def _levels(sizes: RaggedSizes, words: int) -> list[tuple[Dims, ...]]:
     rows = [n for n in (1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128, 256, 512, 1024) if n < sizes.rows]
     levels = [level_dims(sizes, words, n, min(1, sizes.wanted), 0, -(-n // TILE)) for n in rows if n > 1]
     levels += [level_dims(sizes, words, n, n, n, 0) for n in rows if n <= min(sizes.singles, sizes.wanted)]
+    levels += [level_dims(sizes, words, 1, 1, 1, 0, adapted=1)] if sizes.adapters else []
     return levels
 
 
-def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int) -> tuple[Dims, ...]:
+def level_dims(
+    sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: int, tiles: int, adapted: int = 0
+) -> tuple[Dims, ...]:
     """The dims of the inputs of a ragged graph; `words` are those of a mask."""
     if sizes.singles >= sizes.rows and tiles:  # every row is a tile of its own
         singles, tiles = rows, 0
@@ -132,8 +135,8 @@ def level_dims(sizes: RaggedSizes, words: int, rows: int, wanted: int, singles: 
         "tiles": (tiles, 4),
         "pages": (sizes.table,),
         "longest": (1,),
-        "adapted": (0,),
-        "strengths": (0, sizes.adapters),
+        "adapted": (adapted,),
+        "strengths": (adapted, sizes.adapters),
         MEDIA: sizes.media,
     }
     return tuple(dims[name] for name in sizes.inputs)

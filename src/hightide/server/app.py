@@ -101,10 +101,10 @@ def make_app(service: Service, security: Security, log: Log, max_body: int) -> A
         return JsonReply({"status": "ready" if fine else "not ready"}, 200 if fine else 503)
 
     async def list_models(_: Request) -> Response:
-        return JsonReply({"object": "list", "data": [model.listing() for model in service.models.values()]})
+        return JsonReply({"object": "list", "data": [model.listing() for model in service.named.values()]})
 
     async def show_model(request: Request) -> Response:
-        model = service.models.get(request.path_params["name"])
+        model = service.named.get(request.path_params["name"])
         if model is None:
             return _error_reply(ApiError(404, "there is no such model", parameter="model", code="model_not_found"))
         return JsonReply(model.listing())

@@ -30,7 +30,7 @@ async def chat_completions(service: Service, body: dict[str, Any], record: Recor
     samples = parameters.integer("n", 1, MAX_SAMPLES, 1) or 1
     logprobs = _read_logprobs(parameters)
     max_tokens = _read_max_tokens(parameters)
-    sampling = read_sampling(parameters, max_tokens, logprobs, samples, tools.grammar())
+    sampling = read_sampling(parameters, model, max_tokens, logprobs, samples, tools.grammar())
     variables = _read_variables(parameters)
     messages = parameters.array("messages")
     read_no_ops(parameters)

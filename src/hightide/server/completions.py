@@ -44,7 +44,7 @@ async def completions(service: Service, body: dict[str, Any], record: Record) ->
     if echo and logprobs is not None:
         raise bad_request("echo with logprobs is not supported: prompts have no log probabilities", "echo")
     compared = logprobs if samples == wanted else logprobs or 0
-    sampling = read_sampling(parameters, max_tokens, compared, samples)
+    sampling = read_sampling(parameters, model, max_tokens, compared, samples)
     given = parameters.take("prompt")
     read_no_ops(parameters)
     parameters.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,10 +40,22 @@ class ServedModel:
     runner: JobRunner
     thought_ids: frozenset[int]  # special tokens that are shown to those who look for thoughts
     tool_ids: frozenset[int]  # and to those who look for calls of tools
+    adapters: tuple[str, ...] = ()  # that it is opened with; an answer has those that its request asks for
+    parent: str = ""  # the name of the model that this one is, with one of its adapters
     created: int = field(default_factory=lambda: int(time.time()))
 
     def listing(self) -> dict[str, Any]:
-        return {"id": self.name, "object": "model", "created": self.created, "owned_by": "hightide"}
+        parent = {"parent": self.parent} if self.parent else {}
+        return {"id": self.name, "object": "model", "created": self.created, "owned_by": "hightide", **parent}
+
+    @property
+    def strengths(self) -> dict[str, float]:
+        """How much of which adapters its answers have, unless a request says more."""
+        return {self.name: 1.0} if self.parent else {}
+
+    def with_adapters(self) -> dict[str, ServedModel]:
+        """By the names that requests call them by: the model as it is, and with each of its adapters."""
+        return {self.name: self} | {name: replace(self, name=name, parent=self.name) for name in self.adapters}
 
 
 MakeRunner: TypeAlias = Callable[[str, str, dict[str, Any]], JobRunner]
@@ -64,13 +76,16 @@ def open_served_model(settings: ModelSettings, make_runner: MakeRunner) -> Serve
 
     file = DEFAULT if str(settings.path) == DEFAULT else str(path)
     runner = make_runner(settings.name, file, settings.options | given)
-    return ServedModel(settings.name, tokenizer, runner, named((*TAGS, *TAGS.values())), named(TOOL_MARKUP))
+    thoughts, tools = named((*TAGS, *TAGS.values())), named(TOOL_MARKUP)
+    adapters = tuple(settings.options.get("adapters", ()))
+    return ServedModel(settings.name, tokenizer, runner, thoughts, tools, adapters)
 
 
 def choose_model(models: dict[str, ServedModel], name: Any) -> ServedModel:
-    """The model that a request names, or the only one."""
-    if name is None and len(models) == 1:
-        return next(iter(models.values()))
+    """The model that a request names, or the only one, without its adapters."""
+    plain = [model for model in models.values() if not model.parent]
+    if name is None and len(plain) == 1:
+        return plain[0]
     if not isinstance(name, str):
         raise bad_request("model must be the name of a model", "model")
     if name not in models:

@@ -13,6 +13,7 @@ from hightide.llm.options import GenerationOptions
 from hightide.option_checks import shown
 from hightide.server.api_errors import bad_request
 from hightide.server.grammars import GrammarFields, grammar_fields
+from hightide.server.models import ServedModel
 
 MAX_SAMPLES = 64
 MAX_STOPS = 32
@@ -106,6 +107,7 @@ class AnswerOptions:
 
 def read_sampling(
     parameters: Parameters,
+    model: ServedModel,
     max_tokens: int | None,
     logprobs: int | None,
     samples: int,
@@ -125,7 +127,7 @@ def read_sampling(
         "repetition_penalty": parameters.number("repetition_penalty", 0.01, 100, 1.0),
         "logit_bias": _bias(parameters),
         "ignore_eos": parameters.boolean("ignore_eos"),
-        "adapters": parameters.take("adapters", None),
+        "adapters": _adapters(parameters, model),
         "stop": stops,
         "stop_ids": _stop_ids(parameters),
         "logprobs": 0 if logprobs is None else max(1, logprobs),
@@ -141,6 +143,31 @@ def read_sampling(
     if asked is not None and grammar is not None:
         raise bad_request("an answer that must call a tool cannot have another format", "tool_choice")
     return AnswerOptions(options, stops, [seed + n for n in range(samples)], asked or grammar)
+
+
+def _adapters(parameters: Parameters, model: ServedModel) -> dict[str, Any]:
+    """How much of which: what the model has by its name, changed by `adapters`, or by `lora` as llama-server has it."""
+    given, numbered = parameters.take("adapters"), parameters.array("lora")
+    if given is not None and numbered is not None:
+        raise bad_request("give adapters or lora, not both", "lora")
+    if numbered is not None:
+        given = dict(_numbered_adapter(model, n, item) for n, item in enumerate(numbered))
+    if given is not None and not isinstance(given, dict):
+        raise parameters.wrong("adapters", "names of adapters with numbers", given)
+    return model.strengths | (given or {})
+
+
+def _numbered_adapter(model: ServedModel, n: int, item: Any) -> tuple[str, Any]:
+    """`{"id": 0, "scale": 0.5}`: half of the first adapter of the command line."""
+    if not isinstance(item, dict):
+        raise bad_request(f"lora[{n}] must be an object with id and scale, not {shown(item)}", f"lora[{n}]")
+    fields = Parameters(item, f"lora[{n}].")
+    number, scale = fields.integer("id", 0, 2**31 - 1), fields.take("scale", 0.0)
+    fields.end()
+    if number is None or number >= len(model.adapters):
+        counted = f"there are {len(model.adapters)}, from 0 on" if model.adapters else "the model has none"
+        raise bad_request(f"lora[{n}].id is no adapter: {counted}", f"lora[{n}].id")
+    return model.adapters[number], scale
 
 
 def _stops(parameters: Parameters) -> list[str]:

@@ -64,7 +64,7 @@ async def responses(service: Service, body: dict[str, Any], record: Record) -> R
     text_format = _read_format(parameters)
     if text_format is not None and tools.required:
         raise bad_request("an answer that must call a tool cannot have another format", "tool_choice")
-    sampling = read_sampling(parameters, max_tokens, None, 1, text_format or tools.grammar())
+    sampling = read_sampling(parameters, model, max_tokens, None, 1, text_format or tools.grammar())
     variables = _read_reasoning(parameters)
     metadata = parameters.take("metadata", {})
     if not isinstance(metadata, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hightide.errors import HightideError
@@ -22,6 +23,11 @@ class Service:
     request_seconds: float  # that an answer may take
     draining: bool = False  # the server is about to end: no new requests
 
+    @cached_property
+    def named(self) -> dict[str, ServedModel]:
+        """All that requests may name: the models, and each with one of its adapters."""
+        return {name: one for model in self.models.values() for name, one in model.with_adapters().items()}
+
     async def model(
         self, parameters: Parameters, record: Record, embeds: bool | None = False
     ) -> tuple[ServedModel, Ready]:
@@ -29,7 +35,7 @@ class Service:
 
         `embeds`: whether it is to give vectors or answers; None if that does not matter.
         """
-        model = choose_model(self.models, parameters.text("model"))
+        model = choose_model(self.named, parameters.text("model"))
         record.model = model.name
         try:
             facts = await model.runner.ready()

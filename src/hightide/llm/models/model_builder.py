@@ -263,22 +263,23 @@ class ModelBuilder:
             if array.shape != (rows,):
                 raise ProgramError(f"{self.file.path}: {bias} has dims {list(array.shape)}, not [{rows}]")
             given = self.graph_builder.constant(array)
-        y: TensorValue = self.graph_builder.call("aten.linear.default", x, weight, given)
-        self._adapt(y, x, f"{name}.weight")
+        changes = self._changes(f"{name}.weight")
+        kind = "hightide.adapted_linear.default" if changes else "aten.linear.default"
+        y: TensorValue = self.graph_builder.call(kind, x, weight, given, **changes)
         return y
 
-    def _adapt(self, y: TensorValue, x: TensorValue, name: str) -> None:
-        """Add what adapters change in a weight to the rows that have them."""
+    def _changes(self, name: str) -> dict[str, Any]:
+        """What adapters change in a weight, in the rows that have them: arguments of its linear."""
         found = [(n, adapter.changes[name]) for n, adapter in enumerate(self.adapters) if name in adapter.changes]
         if not found or name in ("output.weight", "token_embd.weight"):  # their rows are only those of wanted logits
-            return
+            return {}
         self._changed.add(name)
         downs = [read_rows(change.down, 0, change.down.dims[0]) for _, change in found]
         ups = [read_rows(change.up, 0, change.up.dims[0]) * np.float32(change.scale) for _, change in found]
         owners = np.repeat([n for n, _ in found], [len(down) for down in downs]).astype(np.int32)
-        matrices = [np.concatenate(downs), np.concatenate(ups, axis=1), owners]
-        b = self.graph_builder
-        b.call("hightide.low_rank.default", y, x, *map(b.constant, matrices), self.adapted, self.strengths)
+        matrices = {"downs": np.concatenate(downs), "ups": np.concatenate(ups, axis=1), "owners": owners}
+        constants = {name: [self.graph_builder.constant(matrix)] for name, matrix in matrices.items()}
+        return {**constants, "firsts": [0], "adapted": self.adapted, "strengths": self.strengths}
 
     def norm(self, x: TensorValue, name: str) -> TensorValue:
         weight = self.graph_builder.constant(self.array(f"{name}.weight"))

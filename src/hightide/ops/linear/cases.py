@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from hightide.ops.case import MAX, Case, Const, In, floats, q4_weight
+from hightide.ops.case import MAX, Blocks, Case, Const, In, floats, q4_weight
 
 
 def _adapted(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
@@ -14,25 +15,36 @@ def _adapted(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
     return rng.permutation(MAX["S"])[: sizes["S"]].astype(np.int32)
 
 
+ADAPTED_LINEAR = "hightide.adapted_linear.default"
 ADAPTED = In(("S",), "int32", make=_adapted)
 
+OWNERS = Const(lambda rng: np.array([0, 2, 0, 2, 2], np.int32))
+
+
+def _adapted_linear(name: str, width: int, n: int, *ends: Any, weight: Any = None, columns: int = 0) -> Case:
+    """A linear of `n` columns, the last `columns` of them (or all) changed by adapters of rank 5 in S of its rows."""
+    columns = columns or n
+    changes = [floats(5, width)], [floats(columns, 5)], [OWNERS], (n - columns,)
+    given = (weight or floats(n, width), *ends, *(None,) * (6 - len(ends)))
+    return Case(name, ADAPTED_LINEAR, (In((1, MAX["S"], width)), *given, ADAPTED, In(("S", 3)), *changes))
+
+
+ROWS = MAX["S"]
 CASES = [
-    *(
-        Case(
-            name,
-            "hightide.low_rank.default",
-            (
-                floats(1, MAX["S"], columns),
-                In((1, MAX["S"], width)),
-                floats(5, width),
-                floats(columns, 5),
-                Const(lambda rng: np.array([0, 2, 0, 2, 2], np.int32)),
-                ADAPTED,
-                In(("S", 3)),
-            ),
-            extra={"output": 0},
-        )
-        for name, width, columns in (("low_rank", 64, 40), ("low_rank_odd", 99, 7))
+    _adapted_linear("adapted", 64, 40),
+    _adapted_linear("adapted_odd", 99, 7, floats(7)),
+    _adapted_linear("adapted_residual", 64, 12, floats(12), In((1, ROWS, 12)), ""),
+    _adapted_linear("adapted_norm", 64, 12, None, None, "", floats(64), 1e-5, columns=4),
+    _adapted_linear("adapted_gate", 64, 24, floats(24), In((1, ROWS, 12)), "silu", floats(64), 1e-5, columns=12),
+    _adapted_linear("adapted_not_gated", 64, 24, floats(24), None, "gelu", None, 0.0, False),
+    _adapted_linear("adapted_blocks", 64, 24, None, None, "silu", weight=Blocks("Q8_0", (24, 64))),
+    Case(
+        "adapted_twice",
+        ADAPTED_LINEAR,
+        (
+            *(In((1, ROWS, 32)), floats(20, 32), None, None, "silu", None, None, None, ADAPTED, In(("S", 3))),
+            *([floats(5, 32), floats(5, 32)], [floats(10, 5), floats(10, 5)], [OWNERS, OWNERS], (0, 10)),
+        ),
     ),
     Case("q4", "et_vk.linear_q4gsw.default", (In((1, "S", 64)), *q4_weight(24, 64, 32))),
     Case("q4_bias", "et_vk.linear_q4gsw.default", (In(("S", 128)), *q4_weight(33, 128, 64, bias=True))),

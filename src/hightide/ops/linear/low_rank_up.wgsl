@@ -1,7 +1,7 @@
-// y[adapted[i], c] += sum_r held[i, r] * up[c, r], in place.
+// y[adapted[i], first + c] += sum_r held[i, r] * up[c, r], in place.
 // One thread per (i, c); no row is twice in `adapted`, so that no two threads write the same place.
 // Numbers of rows are clamped to those that there are.
-#params rows: u32, rank: u32, columns: u32, last_row: u32
+#params rows: u32, rank: u32, columns: u32, first: u32, y_width: u32, last_row: u32
 #read held: f32, up: f32, adapted: i32
 #write y: f32
 
@@ -12,6 +12,6 @@
     let c = n % params.columns;
     var sum = 0.0;
     for (var r = 0u; r < params.rank; r++) { sum += load_held(i * params.rank + r) * load_up(c * params.rank + r); }
-    let at = min(u32(max(load_adapted(i), 0)), params.last_row) * params.columns + c;
+    let at = min(u32(max(load_adapted(i), 0)), params.last_row) * params.y_width + params.first + c;
     store_y(at, load_y(at) + sum);
 }

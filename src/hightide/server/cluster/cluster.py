@@ -33,6 +33,19 @@ PATHS = ("tokenizer", "draft", "prefix_cache")  # options of `hightide.Engine` t
 _LOGGING = {"log_level": "WARNING", "enable_access_log": False}
 
 
+def with_absolute_paths(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `hightide.Engine` for processes that run in other folders."""
+    given = {option: _absolute(options[option]) for option in PATHS if option in options}
+    adapters = {name: _absolute(path) for name, path in options.get("adapters", {}).items()}
+    merging = {_absolute(path): weight for path, weight in options.get("merge", {}).items()}
+    paths = given | {"adapters": adapters, "merge": merging}
+    return options | {option: paths[option] for option in paths if option in options}
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
+
+
 @dataclass(frozen=True)
 class ClusterSettings:
     replicas: int | None  # None: one for each GPU, or for each machine if there are none
@@ -57,8 +70,7 @@ class Cluster:
 
     def make_runner(self, name: str, file: str, options: dict[str, Any], log: Callable[[str], None]) -> ClusterRunner:
         """A model that all replicas will have; to be called before the cluster is entered."""
-        paths = {option: str(Path(options[option]).absolute()) for option in PATHS if option in options}
-        self._models[name] = Open(file if file == DEFAULT else str(Path(file).absolute()), options | paths)
+        self._models[name] = Open(file if file == DEFAULT else _absolute(file), with_absolute_paths(options))
         self._runners[name] = ClusterRunner(name, log)
         return self._runners[name]
 

@@ -21,9 +21,12 @@ class Routing:
         self._pages: dict[str, OrderedDict[bytes, None]] = {}  # of each replica, the longest unused first
         self._turns: OrderedDict[str, None] = OrderedDict()  # replicas, the one that waits longest first
 
-    def choose(self, prompt: Sequence[int], loads: Mapping[str, int]) -> str:
-        """One of the replicas in `loads`, which says how many answers each has under way."""
-        names = list(_page_names(prompt))
+    def choose(self, prompt: Sequence[int], loads: Mapping[str, int], start: bytes = START) -> str:
+        """One of the replicas in `loads`, which says how many answers each has under way.
+
+        `start` names what comes before the prompt: with another one, pages of the same tokens are others.
+        """
+        names = list(_page_names(start, prompt))
         turns = {replica: turn for turn, replica in enumerate(self._turns)}
 
         def worth(replica: str) -> tuple[int, int, int]:
@@ -55,8 +58,7 @@ class Routing:
             pages.popitem(last=False)
 
 
-def _page_names(prompt: Sequence[int]) -> Iterator[bytes]:
-    name = START
+def _page_names(name: bytes, prompt: Sequence[int]) -> Iterator[bytes]:
     for first in range(0, len(prompt) - PAGE + 1, PAGE):
         name = page_name(name, prompt[first : first + PAGE])
         yield name

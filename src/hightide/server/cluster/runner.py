@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from hightide.errors import HightideError
+from hightide.llm.page_pool import START
 from hightide.server.cluster.link import ReplicaLink
 from hightide.server.cluster.replica_messages import Load, Message, Note, Status
 from hightide.server.cluster.routing import Routing
@@ -157,9 +158,8 @@ class ClusterRunner(JobRunner):
             return
         for job in self._jobs.values():
             if not job.submitted:
-                link = able[
-                    self._routing.choose(_leading_ids(job.prompt), {name: link.load for name, link in able.items()})
-                ]
+                loads = {name: link.load for name, link in able.items()}
+                link = able[self._routing.choose(_leading_ids(job.prompt), loads, _start(job.options))]
                 job.submitted = True
                 link.jobs.add(job)
                 self._places[link].given += 1
@@ -195,6 +195,12 @@ class ClusterRunner(JobRunner):
 
     def _able(self) -> list[ReplicaLink]:
         return [link for link, place in self._connected().items() if not place.refusal]
+
+
+def _start(options: Mapping[str, Any]) -> bytes:
+    """Tells the adapters of an answer apart: what was read with others is of no use to it."""
+    strengths = {name: strength for name, strength in (options.get("adapters") or {}).items() if strength}
+    return repr(sorted(strengths.items())).encode() if strengths else START
 
 
 def _leading_ids(prompt: PackedPrompt) -> list[int]:
