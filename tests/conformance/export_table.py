@@ -117,10 +117,10 @@ def steps_of(folder: Path, name: str) -> Iterator[tuple[list[np.ndarray], list[n
             yield numbered(arrays, f"{n}.in"), numbered(arrays, f"{n}.out")
 
 
-def errors(folder: Path, name: str, whole: bool) -> list[float]:
+def errors(folder: Path, name: str, whole: bool, device: str | None = None) -> list[float]:
     """The largest error of each step, on one session."""
     found = []
-    with load(folder / f"{name}.pte", whole=whole) as program:
+    with load(folder / f"{name}.pte", device, whole=whole) as program:
         method = program.method("forward")
         for inputs, wanted in steps_of(folder, name):
             found.append(max(_error(*pair) for pair in zip(method(*inputs), wanted, strict=True)))

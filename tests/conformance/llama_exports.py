@@ -142,10 +142,11 @@ LLAMAS: dict[str, Llama] = {
     "attention_sink_xnnpack": Llama("the same", f"-X {KV} --use_attention_sink 4,16"),
     "attention_sink_portable": Llama("the same", f"{KV} --use_attention_sink 4,16"),
     "quantized_cache": Llama("keys and values in 8 bits", f"-V {KV} --quantize_kv_cache", rounded=True),
-    "quantized_cache_xnnpack": Llama("the same", f"-X {KV} --quantize_kv_cache", rounded=True),
+    "quantized_cache_xnnpack": Llama("the same", f"-X {KV} --quantize_kv_cache", TINY, rounded=True),
     "static_quantized_cache": Llama(
         "keys and values in 8 bits with one scale, S = 1",
         f"-kv {STATIC} --static_quantize_kv_cache --static_quantize_kv_cache_scale 0.03",
+        TINY,
         rounded=True,
     ),
     "no_cache": Llama("logits of all tokens", "-V --generate_full_logits"),

@@ -39,6 +39,7 @@ MODULES: dict[str, Module] = {**DECODERS, **NETWORKS, **LARGE}
 VERSIONS = ("torch", "executorch")
 KEPT = (  # in the folder `model_exports`: small ones, of which each has what no other has
     *("qk_norm", "gated_heads", "pruned_vocabulary", "ring_cache_portable", "qwen3_5_xnnpack", "lfm2_xnnpack"),
+    *("quantized_cache_xnnpack", "static_quantized_cache"),
     *("conformer", "wav2letter", "gru", "silero_vad", "inception"),
 )
 

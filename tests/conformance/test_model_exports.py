@@ -36,6 +36,11 @@ def test_kept_program_at_every_size(name: str, whole: bool, device: Device) -> N
 
 
 @pytest.mark.parametrize("name", INDEX)
+def test_kept_program_on_numpy(name: str) -> None:
+    assert is_right(errors(KEPT, name, whole=True, device="cpu"), INDEX[name]["rounded"])
+
+
+@pytest.mark.parametrize("name", INDEX)
 def test_its_rows_in_the_docs_are_true(name: str) -> None:
     known = facts(KEPT / f"{name}.pte")
     row, ops = rows()[name], rows()[f"{name} ops"]

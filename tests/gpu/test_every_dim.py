@@ -54,6 +54,7 @@ FIXED: dict[str, set[tuple[int, int]]] = {
     "update_cache.default": {(0, -4), (0, -2), (0, -1)},
     "llama.update_cache_with_indices.default": {(0, -4), (0, -2), (0, -1)},
     "custom_sdpa.default": {(0, -2), (0, -1)},
+    "llama.custom_quantized_sdpa.default": {(0, -1)},
 }
 
 

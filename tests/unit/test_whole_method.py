@@ -214,6 +214,60 @@ def test_types_that_a_gpu_does_not_hold_stay_on_numpy() -> None:
     assert kinds(joined) == ["aten::add.out"]
 
 
+def test_a_tensor_that_is_no_state_is_changed_as_a_copy() -> None:
+    """What is read before and after new rows go into relu(x) differs; x itself stays."""
+    values: list[EValue] = [tensor(1, 5, 2, 2), tensor(1, 5, 2, 2), tensor(1, 2, 2, 2), 1, tensor(1)]
+    values += [tensor(1, 5, 2, 2), tensor(1, 5, 2, 2)]
+    changed = (
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("aten::neg.out", (1, 5, 5)),
+        KernelCall("llama::update_cache.out", (2, 1, 3, 4, 4)),
+        KernelCall("aten::neg.out", (1, 6, 6)),
+    )
+    x, rows = np.arange(-10, 10, dtype=np.float32).reshape(1, 5, 2, 2), np.full((1, 2, 2, 2), 7, np.float32)
+    joined = agree(values, [0, 2], [5, 6, 0], *changed, given=[[x, rows], [x, rows[:, :1]]])
+    assert kinds(joined) == ["region"]
+    read_back = agree(values, [0, 2], [4], *changed, given=[[x, rows]])  # what the call returns
+    assert "llama::update_cache.out" in kinds(read_back)
+
+
+def test_a_tensor_that_has_a_view_is_changed_by_the_host() -> None:
+    """In ExecuTorch the view is of the same memory; exporters change no such tensor, and a graph would not show it."""
+    values: list[EValue] = [tensor(1, 5, 2, 2), tensor(1, 5, 2, 2), tensor(1, 2, 2, 2), 1, tensor(1), tensor(20)]
+    values += [20, ValueListSpec((6,)), tensor(20)]
+    joined = agree(
+        values,
+        [0, 2],
+        [1, 8],
+        KernelCall("aten::relu.out", (0, 1, 1)),
+        KernelCall("executorch_prim::et_view.default", (1, 7, 5)),
+        KernelCall("llama::update_cache.out", (2, 1, 3, 4, 4)),
+        KernelCall("aten::neg.out", (5, 8, 8)),
+        given=[[np.ones((1, 5, 2, 2), np.float32), np.full((1, 2, 2, 2), 7, np.float32)]],
+    )
+    assert "llama::update_cache.out" in kinds(joined)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["as scales", "elsewhere too"])
+def test_scales_are_the_float32_numbers_that_they_are(elsewhere: bool) -> None:
+    """Programs hold them as float64; they stay that where an op computes with them."""
+    values: list[EValue] = [tensor(3, 8), 1, tensor(3, 1, dtype="float64"), tensor(3, 1, dtype="int64")]
+    values += [ValueListSpec((2, 3)), -128, 127, tensor(3, 8, dtype="int8"), tensor(3, 1), False, None]
+    values += [tensor(3, 1, dtype="float64")]
+    choose = "quantized_decomposed::choose_qparams_per_token_asymmetric.out"
+    instructions = [
+        KernelCall(choose, (0, 1, 2, 3, 4)),
+        KernelCall("quantized_decomposed::quantize_per_token.out", (0, 2, 3, 5, 6, 1, 7, 7)),
+        KernelCall("aten::_to_copy.out", (2, 9, 10, 8, 8)),
+    ]
+    if elsewhere:
+        instructions.append(KernelCall("aten::exp.out", (2, 11, 11)))
+    outputs = [3, 7, 8, 11] if elsewhere else [3, 7, 8]
+    x = np.random.default_rng(5).standard_normal((3, 8)).astype(np.float32)
+    joined = agree(values, [0], outputs, *instructions, given=[[x], [x[:1]]])
+    assert (choose in kinds(joined)) == elsewhere and (elsewhere or kinds(joined) == ["region"])
+
+
 def test_a_jump_to_what_is_gone_goes_to_what_follows() -> None:
     """y = exp(x), or -x of it where the flag is set; the branch ends in a value that is freed."""
     values: list[EValue] = [tensor(4), True, tensor(4), tensor(4), False]

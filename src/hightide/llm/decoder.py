@@ -157,7 +157,7 @@ class RaggedDecoder:
     def read_pages(self, pages: Sequence[int], length: int) -> list[np.ndarray]:
         parts = [self.session.read_rows(first, count) for first, count in self._runs(pages, length)]
         if not parts:
-            return [np.zeros(dims, np.float32) for dims in self.state_layout(0).dims]
+            return self.state_layout(0).empty()
         return [np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)]
 
     def write_pages(self, pages: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
@@ -178,9 +178,7 @@ class RaggedDecoder:
         return runs
 
     def state_layout(self, length: int) -> StateLayout:
-        pools = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
-        dims = [value.dims for value in pools if isinstance(value, TensorValue)]
-        return StateLayout(tuple((*pool[:1], length, *pool[2:]) for pool in dims))
+        return StateLayout.of_caches(self.session, length)
 
     def device_bytes(self) -> dict[str, int]:
         total = Counter(self.session.device_bytes())
@@ -196,7 +194,7 @@ class RaggedDecoder:
 def check_state(saved: Sequence[np.ndarray], layout: StateLayout, length: int, context: int) -> None:
     """InputError unless these arrays are the state of `length` tokens."""
     fits = tuple(array.shape for array in saved) == layout.dims and length <= context
-    if not fits or any(array.dtype.kind != layout.kind for array in saved):
+    if not fits or "".join(array.dtype.kind for array in saved) != layout.kinds:
         raise InputError("the saved state is from another model, or from a longer context")
 
 

@@ -87,7 +87,7 @@ class Encoder:
         """There is nothing in a page."""
 
     def state_layout(self, length: int) -> StateLayout:
-        return StateLayout(())
+        return StateLayout((), "")
 
     def device_bytes(self) -> dict[str, int]:
         return self.session.device_bytes()

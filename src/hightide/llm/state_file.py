@@ -19,18 +19,31 @@ import numpy as np
 from hightide.errors import HightideError, InputError, ProgramError
 from hightide.folders import replacing
 from hightide.formats.model_file import model_files
-from hightide.graph.values import Dims
+from hightide.graph.values import Dims, TensorValue
+from hightide.runtime.session import Session
 
 MAX_HEADER = 1 << 10  # of an array in the archive; NumPy writes 128 bytes
-_HEADER = re.compile(r"\{'descr': '[<|]([fi])([248])', 'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n")
+TYPES = {"f": np.float32, "i": np.int64}
+_HEADER = re.compile(r"\{'descr': '[<|]([fi])([1248])', 'fortran_order': False, 'shape': \(([\d, ]*)\), \} *\n")
 
 
 @dataclass(frozen=True)
 class StateLayout:
-    """What a decoder's state is for some number of tokens: arrays of these dims, of floats ("f") or integers ("i")."""
+    """A decoder's state for some number of tokens: arrays of these dims, each of floats ("f") or integers ("i")."""
 
     dims: tuple[Dims, ...]
-    kind: str = "f"
+    kinds: str
+
+    @classmethod
+    def of_caches(cls, session: Session, length: int) -> StateLayout:
+        """Of a session whose state are caches [1, context, ...]."""
+        values = [session.graph.values[id] for id in sorted(session.planner.aliases.state)]
+        caches = [value for value in values if isinstance(value, TensorValue)]
+        dims = tuple((*cache.dims[:1], length, *cache.dims[2:]) for cache in caches)
+        return cls(dims, "".join("f" if cache.dtype.startswith("float") else "i" for cache in caches))
+
+    def empty(self) -> list[np.ndarray]:
+        return [np.zeros(dims, TYPES[kind]) for dims, kind in zip(self.dims, self.kinds, strict=True)]
 
 
 def fingerprint(model: Path) -> list[int]:
@@ -95,7 +108,7 @@ def _read(
     wanted = layout(tokens.dims[0])
     if {f"state{n}.npy" for n in range(len(wanted.dims))} != {*archive.namelist()} - {"model.npy", "tokens.npy"}:
         raise other
-    arrays = [_Member.find(archive, f"state{n}", wanted.kind) for n in range(len(wanted.dims))]
+    arrays = [_Member.find(archive, f"state{n}", kind) for n, kind in enumerate(wanted.kinds)]
     if tuple(array.dims for array in arrays) != wanted.dims:
         raise other
     return tokens.read(archive).tolist(), [array.read(archive) for array in arrays]

@@ -149,7 +149,7 @@ class TurnsDecoder:
 
     def read_pages(self, pages: Sequence[int], length: int) -> list[np.ndarray]:
         if not length:
-            return [np.zeros(dims, np.float32) for dims in self.state_layout(0).dims]
+            return self.state_layout(0).empty()
         return self._place(pages[0]).read(length)
 
     def write_pages(self, pages: Sequence[int], arrays: Sequence[np.ndarray]) -> None:
@@ -241,9 +241,7 @@ class GraphPlace:
         return GraphPlace(self.session.sibling(), self._media)
 
     def layout(self, length: int) -> StateLayout:
-        whole = [self.session.graph.values[id] for id in sorted(self.session.planner.aliases.state)]
-        caches = [value.dims for value in whole if isinstance(value, TensorValue)]
-        return StateLayout(tuple((*dims[:1], length, *dims[2:]) for dims in caches))
+        return StateLayout.of_caches(self.session, length)
 
     def read(self, length: int) -> list[np.ndarray]:
         return [array[:, :length].copy() for array in self.session.read_state()]

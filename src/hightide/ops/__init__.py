@@ -26,6 +26,7 @@ FOLDERS = (
     "embedding",
     "rotary",
     "attention",
+    "coded_attention",
     "delta_rule",
     "pages",
     "short_conv",

@@ -37,6 +37,10 @@ class Sources:
     owned: frozenset[int]  # buffers that are the state of a graph
 
 
+# Ops that change an argument in place -> those that give it changed, for values that are not state.
+ON_COPIES = {"llama.update_cache.default": "hightide.updated_cache.default"}
+
+
 class RegionGraph:
     """Takes instructions in order; what they read from outside becomes inputs, constants and state of the graph."""
 
@@ -54,6 +58,9 @@ class RegionGraph:
 
     def kernel(self, bound: BoundKernel) -> None:
         signature = bound.signature
+        if not self._sources.owned.issuperset(signature.changes):
+            self._change_copy(bound)
+            return
         for id in signature.changes:
             self._store(id)  # the op writes to the memory of the state
         if signature.writes[0] in self._sources.numbers:
@@ -64,6 +71,14 @@ class RegionGraph:
         outs = tuple(self._output(id) for id in signature.writes)
         self._call(bound.name, given, self._add(ListValue(len(self._values), outs)) if listed else outs[0])
         self._bound.update(zip(signature.writes, outs, strict=True))
+
+    def _change_copy(self, bound: BoundKernel) -> None:
+        """A tensor that is no state is another value from here on; what the op returns says nothing."""
+        changed, name = bound.signature.changes[0], ON_COPIES[bound.name]
+        given = name_arguments(REGISTRY[name], [self.read(id) for id in bound.signature.reads], self._values)
+        made = self._output(changed)
+        self._call(name, given, made)
+        self._bound[changed] = made
 
     def delegate(self, number: int, graph: Graph, args: Sequence[int]) -> None:
         """The calls of a delegate's graph, its inputs and outputs being values of the method."""

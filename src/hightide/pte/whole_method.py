@@ -31,7 +31,8 @@ from hightide.planning.planner import Planner
 from hightide.pte.accesses import Accesses
 from hightide.pte.interpreter import differ_by_ones, state_ids, tensor_array
 from hightide.pte.kernel_calls import BoundKernel, is_host_work
-from hightide.pte.region_graph import Number, RegionGraph, Sources
+from hightide.pte.narrow_scales import with_narrow_scales
+from hightide.pte.region_graph import ON_COPIES, Number, RegionGraph, Sources
 
 SMALL = 4096  # elements of a tensor: NumPy is done with an op on them before a GPU has begun
 HOST, GPU, EITHER, NOWHERE = "host", "gpu", "either", "nowhere"
@@ -66,13 +67,13 @@ class _Piece:
 
 class _Method:
     def __init__(self, method: MethodFile, graphs: Mapping[int, Graph]) -> None:
-        self.method, self.graphs = method, graphs
         accesses = Accesses(method, graphs)
+        self.method, self.graphs = with_narrow_scales(method, accesses), graphs
         self.kernels, self.reads, self.writes = accesses.kernels, accesses.reads, accesses.writes
         self.jumps = any(isinstance(i, JumpFalseCall) for i in method.instructions)
         self.states = frozenset(state_ids(method, self.kernels))
         numbers, owned = ({}, frozenset()) if self.jumps else (self._numbers(), self.states)
-        self.sources = Sources(method, accesses.defined, numbers, owned)
+        self.sources = Sources(self.method, accesses.defined, numbers, owned)
         self.pieces: list[_Piece] = []
 
     def joined(self) -> tuple[MethodFile, dict[int, Graph]]:
@@ -194,7 +195,8 @@ class _Method:
         signature = kernel.signature
         if not has_kernel(kernel.op):
             return "no GPU kernel"
-        if any(id not in self.sources.owned for id in signature.changes):
+        owned = self.sources.owned.issuperset(signature.changes)
+        if not owned and not self._can_copy(n, kernel):
             return "it changes a buffer that the host reads, or that several graphs do"
         if not signature.writes:
             return "it gives nothing"
@@ -203,10 +205,23 @@ class _Method:
         try:
             region = RegionGraph(replace(self.sources, numbers={}))
             region.kernel(kernel)
-            Planner(region.finish([*region.inputs], signature.writes)).plan_max(MaxElements())
+            made = signature.writes if owned else signature.changes
+            Planner(region.finish([*region.inputs], made)).plan_max(MaxElements())
         except HightideError as error:
             return str(error)
         return ""
+
+    def _can_copy(self, n: int, kernel: BoundKernel) -> bool:
+        """Whether a tensor that a call changes may be another value from then on: nobody sees its memory but by its
+        name, and nobody reads what the call returns."""
+        if self.jumps or kernel.name not in ON_COPIES:
+            return False
+        returned, changed = set(kernel.signature.writes), set(kernel.signature.changes)
+        if changed & {*self.states, *self.method.inputs} or returned & set(self.method.outputs).union(*self.reads):
+            return False
+        before = [m for m in range(n) if changed & (self.reads[m] | self.writes[m])]
+        made = changed <= set().union(*(self.writes[m] for m in before))
+        return made and all(m in self.kernels and not self.kernels[m].op.aliases for m in before)
 
     def _type(self, id: int) -> str:
         spec = self.method.values[id]

@@ -13,7 +13,8 @@ from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
-from hightide.ops.attention.cache import check_cache, check_position, update_caches
+from hightide.ops.attention.cache import check_cache, check_position
+from hightide.ops.attention.cache_updates import update_caches
 from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, op
 from hightide.ops.elementwise.elementwise import broadcast
@@ -220,11 +221,14 @@ class CustomSdpa(CustomArguments, AttentionOp):
         (_, tokens, heads, _), keys = self.q.dims, self.k.dims[1]
         return Seen(self.k, self.v, heads, tokens, keys, keys, tokens * keys)
 
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+    def attention(self, out: Tensor) -> Attention:
         attention = self.rule.over_cache(self.q, self.k, self.v, out, self.position)
-        if self.mask is not None:
-            attention = replace(attention, position=0, added=self.k.dims[1], mask=self.mask)
-        return attend(ctx, attention)
+        if self.mask is None:
+            return attention
+        return replace(attention, position=0, added=self.k.dims[1], mask=self.mask)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        return attend(ctx, self.attention(out))
 
     @staticmethod
     def reference(
@@ -245,43 +249,6 @@ def masked(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, scale:
     """q [1, S, H, D] over all keys of a cache [1, C, Hkv, D], with a mask that broadcasts to [1, H, S, C]."""
     every_k, every_v = (np.repeat(x, q.shape[2] // k.shape[2], axis=2).transpose(0, 2, 1, 3) for x in (k, v))
     return softmax_attention(q.transpose(0, 2, 1, 3), every_k, every_v, mask, scale).transpose(0, 2, 1, 3)
-
-
-@op("llama.custom_quantized_sdpa.default", family="attention")
-class QuantizedSdpa(CustomArguments):
-    """`custom_sdpa` on 8-bit codes, with a zero point and a scale for each row of each head; on NumPy."""
-
-    q_zero: Tensor | None = None
-    q_scale: Tensor | None = None
-    k_zero: Tensor | None = None
-    k_scale: Tensor | None = None
-    v_zero: Tensor | None = None
-    v_scale: Tensor | None = None
-    heads_first: bool = False
-
-    def outputs(self, ctx: Context) -> list[Dims]:
-        given = (self.q_zero, self.q_scale, self.k_zero, self.k_scale, self.v_zero, self.v_scale)
-        refuse_mask(self.mask if self.causal else None, self.dropout)
-        if self.heads_first or any(each is None for each in given):
-            raise UnsupportedError("attention on 8-bit codes takes rows before heads, zero points and scales")
-        return check_queries(ctx, self.q, self.k, self.v, self.position if self.mask is None else 0)
-
-    @classmethod
-    def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
-        call: Any = cls.bound(dict(arguments))
-        if call.heads_first or call.dropout or (call.causal and call.mask is not None):
-            raise UnsupportedError("attention on 8-bit codes takes rows before heads, no dropout, and one mask")
-        q, k, v = (
-            (codes.astype(scale.dtype) - zero.astype(scale.dtype)) * scale
-            for codes, zero, scale in (
-                (call.q, call.q_zero, call.q_scale),
-                (call.k, call.k_zero, call.k_scale),
-                (call.v, call.v_zero, call.v_scale),
-            )
-        )
-        if call.mask is not None:
-            return masked(q, k, v, call.mask, call.scale)
-        return attended(q, k, v, call.position, Rule(call.causal, call.scale))
 
 
 @op("et_vk.sdpa.default", family="attention")

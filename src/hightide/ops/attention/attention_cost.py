@@ -27,6 +27,7 @@ class Seen:
     pairs: int  # (query, key) pairs
     first: int = 0  # the first key that any query sees
     tables: tuple[Tensor, ...] = ()  # of which a row per token is read
+    beside: tuple[Tensor, ...] = ()  # caches of what belongs to k and v
     cached: bool = True  # k and v are caches [1, C, H, D]; else they are [B, H, S, D]
 
 
@@ -64,7 +65,7 @@ class AttentionOp(Op):
         read = sum(scratch.get(s, 0) for s in dispatch.reads if isinstance(s, Scratch)) * live
         written = sum(scratch.get(s, 0) for s in dispatch.writes if isinstance(s, Scratch)) * live
         for tensor in reads:
-            if seen.cached and same(tensor, seen.k, seen.v):
+            if seen.cached and same(tensor, seen.k, seen.v, *seen.beside):
                 read += tensor.nbytes * (seen.keys - seen.first) / max(1, seen.capacity)
             elif same(tensor, *seen.tables):
                 read += share_of(tensor, seen.tokens, tensor.rows)

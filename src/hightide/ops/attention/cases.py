@@ -28,9 +28,14 @@ def rope_cache(heads: int, kv_heads: int, depth: int, rotary: int, style: str, n
     return (joined, table, table, cache, cache, heads, kv_heads, depth, style, *norms, Pos())
 
 
-def filled(kv_heads: int, depth: int) -> Const:
+def filled(kv_heads: int, depth: int, batches: int = 1) -> Const:
     """A cache that earlier calls have written to."""
-    return Const(lambda rng: rng.uniform(-2, 2, (1, CONTEXT, kv_heads, depth)).astype(np.float32))
+    return Const(lambda rng: rng.uniform(-2, 2, (batches, CONTEXT, kv_heads, depth)).astype(np.float32))
+
+
+def codes(batches: int, tokens: str, kv_heads: int, depth: int) -> Const:
+    """The same with 8-bit codes; `tokens` are those of a step."""
+    return Const(lambda rng: rng.integers(-128, 128, (batches, CONTEXT, kv_heads, depth)).astype(np.int8))
 
 
 def places(rng: np.random.Generator, live: Mapping[str, int]) -> np.ndarray:
@@ -90,6 +95,35 @@ CASES = [
         (In((2, "S", 3, 5)), Const(lambda rng: np.zeros((2, CONTEXT, 3, 5), np.float32)), Pos()),
         empty=False,
         extra={"output": 1},
+    ),
+    *(
+        Case(
+            f"update_cache_{name}",
+            "update_cache.default",
+            (In(dims, "int8", -128, 127), codes(*dims), Pos()),
+            out="int8",
+            empty=False,
+            extra={"output": 1},
+        )
+        for name, dims in (("codes", (1, "S", 3, 8)), ("zeros", (1, "S", 3, 1)), ("batches_of_codes", (2, "S", 1, 5)))
+    ),
+    *(
+        Case(
+            f"update_cache_{name}_at_places",
+            "llama.update_cache_with_indices.default",
+            (In(dims, "int8", -128, 127), codes(*dims), 0, PLACES),
+            out="int8",
+            empty=False,
+            extra={"output": 1},
+        )
+        for name, dims in (("codes", (2, "S", 2, 4)), ("zeros", (2, "S", 3, 1)))
+    ),
+    Case(
+        "updated_cache",
+        "hightide.updated_cache.default",
+        (In((2, "S", 3, 5)), filled(3, 5, batches=2), Pos()),
+        dims=[(2, CONTEXT, 3, 5)],
+        empty=False,
     ),
     Case(
         "update_cache_at_places",

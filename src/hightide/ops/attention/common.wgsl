@@ -4,7 +4,10 @@
 // SINKS: a head has one more score, a number of `sinks`, whose key has no value.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
 // PAGED, SPANS: see tile_at.wgsl. With SPANS, a window reaches to both sides.
+// CODES: keys and values are 8-bit codes, four to a word; `codings` has of each row and head the scale and the zero
+// point of its key, then those of its value.
 #const T = "vec4<f32>" if VEC4 else "f32"
+#const CODING = ", coding" if CODES else ""
 #params kv_heads: u32, group: u32, tokens: u32                  // group: query heads that share a kv head
 #params row_tiles: u32, rows_per_tile: u32, block: u32          // of a kv head's query rows; block: keys
 #params depth: u32, value_depth: u32
@@ -14,7 +17,16 @@
 #params heads_per_batch: u32 if MASK or BATCHED
 #params q_batch: u32, k_batch: u32, v_batch: u32, out_batch: u32 if BATCHED
 #params mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
-#read q: $T, k: $T, v: $T
+#read q: $T
+#read k: $T, v: $T if not CODES
+#if CODES
+#const HELD = "i8"
+#const NAME = "k"
+#include "int8/element.wgsl"
+#const NAME = "v"
+#include "int8/element.wgsl"
+#end
+#read codings: vec4<f32> if CODES
 #read mask: f32 if MASK
 #read sinks: f32 if SINKS
 #write out: $T
@@ -40,6 +52,21 @@ fn end_key(p: u32, keys: u32) -> u32 {
     return select(keys, min(keys, p + 1u), params.causal == 1u);
     #end
 }
+
+// Element i of k, and of v.
+#if CODES
+fn coding_at(row: u32, kv_head: u32) -> vec4<f32> { return load_codings(row * params.kv_heads + kv_head); }
+#if VEC4
+fn key_at(i: u32, coding: vec4<f32>) -> $T { return (vec4<f32>(unpack4xI8(k[i])) - coding.y) * coding.x; }
+fn value_at(i: u32, coding: vec4<f32>) -> $T { return (vec4<f32>(unpack4xI8(v[i])) - coding.w) * coding.z; }
+#else
+fn key_at(i: u32, coding: vec4<f32>) -> $T { return (f32(k_at(i)) - coding.y) * coding.x; }
+fn value_at(i: u32, coding: vec4<f32>) -> $T { return (f32(v_at(i)) - coding.w) * coding.z; }
+#end
+#else
+fn key_at(i: u32) -> $T { return load_k(i); }
+fn value_at(i: u32) -> $T { return load_v(i); }
+#end
 
 #if VEC4
 fn product(a: vec4<f32>, b: vec4<f32>) -> f32 { return dot(a, b); }

@@ -14,7 +14,7 @@ from typing import Any
 from hightide.graph import symbols
 from hightide.graph.symbols import SymExpr
 from hightide.ops.choices import Choice
-from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel
+from hightide.ops.contract import Context, Dispatch, Int, Kernel, Scratch, Tensor, ceil_div, expr_of, kernel
 from hightide.ops.movement.movement import broadcast_strides
 from hightide.traits import Traits
 
@@ -70,6 +70,14 @@ class Pages:
 
 
 @dataclass(frozen=True)
+class Coded:
+    """Where k and v are 8-bit codes."""
+
+    q: Scratch  # floats
+    codings: Scratch  # of each row and head the scale and zero point of its key, then of its value
+
+
+@dataclass(frozen=True)
 class Attention:
     """The rows of q at `position` over the keys 0 .. position + added - 1, into `out`.
 
@@ -94,6 +102,7 @@ class Attention:
     heads_first: bool = False
     batched: bool = False
     pages: Pages | None = None
+    coded: Coded | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -158,6 +167,7 @@ class Attention:
             "PAGED": self.pages is not None,
             "BATCHED": self.batched,
             "SPANS": self.pages is not None and self.pages.table is None,
+            "CODES": self.coded is not None,
             "ROWS": rows,
         }
 
@@ -167,6 +177,7 @@ class Attention:
         tensors = {"q": self.q, "k": self.k, "v": self.v}
         given: dict[str, Any] = {
             **tensors,
+            "codings": self.coded.codings if self.coded else None,
             "mask": self.mask,
             "sinks": self.sinks,
             "kv_heads": self.kv_heads,
@@ -185,6 +196,8 @@ class Attention:
         for name, x in (*tensors.items(), ("out", self.out)):
             given[f"{name}_head"], given[f"{name}_row"] = self.strides(x)
         given |= self.batches(**tensors, out=self.out)
+        if self.coded:
+            given["q"] = self.coded.q
         if self.pages is None:
             given |= {"position": self.position, "added": self.added}
         else:

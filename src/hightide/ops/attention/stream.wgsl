@@ -119,11 +119,14 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         for (var key = 0u; key < params.block; key++) {
             let t = min(first + key * QUADS, keys - 1u);
             let at = ${"k_from + t" if ONE_PAGE else "k_at + key_row(tile, t)"} * params.k_row;
+            #if CODES
+            let coding = coding_at(key_row(tile, t), kv_head);
+            #end
             #for r in ROWS
             var dot_$r = 0.0;
             #end
             #for j in PARTS
-            let key_$j = select($T(), load_k(place(at, part, ${j}u)), in_depth(part, ${j}u));
+            let key_$j = select($T(), key_at(place(at, part, ${j}u)$CODING), in_depth(part, ${j}u));
             #for r in ROWS
             dot_$r += product(q_${r}_$j, key_$j);
             #end
@@ -164,6 +167,9 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         for (var key = 0u; key < params.block; key++) {
             let t = min(first + key * QUADS, keys - 1u);
             let at = ${"v_from + t" if ONE_PAGE else "v_at + key_row(tile, t)"} * params.v_row;
+            #if CODES
+            let coding = coding_at(key_row(tile, t), kv_head);
+            #end
             let in_high = key > 3u;
             let in_second = (key & 2u) != 0u;
             let is_odd = (key & 1u) != 0u;
@@ -173,7 +179,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
             let one_$r = select(two_$r.x, two_$r.y, is_odd);
             #end
             #for j in VALUE_PARTS
-            let value_$j = load_v(value_place(at, part, ${j}u));
+            let value_$j = value_at(value_place(at, part, ${j}u)$CODING);
             #for r in ROWS
             sum_${r}_$j += one_$r * value_$j;
             #end

@@ -78,9 +78,12 @@ var<workgroup> key_rows: array<u32, LANES>;
             key_rows[lane] = t_row;
             #end
             let k_at = k_start(kv_head) + t_row * params.k_row;
+            #if CODES
+            let coding = coding_at(t_row, kv_head);
+            #end
             for (var i = 0u; i < params.depth; i += ${AHEAD}u) {
                 #for a in AHEAD
-                let key_$a = load_k(k_at + i + ${a}u);
+                let key_$a = key_at(k_at + i + ${a}u$CODING);
                 #end
                 #for a in AHEAD
                 #for r in ROWS
@@ -138,8 +141,11 @@ var<workgroup> key_rows: array<u32, LANES>;
                 #else
                 let at_$a = v_start(kv_head) + (start + i_$a) * params.v_row + d;
                 #end
+                #if CODES
+                let coding_$a = coding_at(start + i_$a, kv_head);
+                #end
                 #for c in CHUNKS
-                let value_${a}_$c = load_v(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth));
+                let value_${a}_$c = value_at(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth)${", coding_" if CODES else ""}${a if CODES else ""});
                 #end
                 #end
                 #for a in 4

@@ -21,7 +21,8 @@ from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention import Rule, attended, check_sinks
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
-from hightide.ops.attention.cache import RopeOp, update_caches
+from hightide.ops.attention.cache import RopeOp
+from hightide.ops.attention.cache_updates import update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.pages.work_lists import TILE, one_sequence
