@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,9 @@ from planted import key_beyond, one_buffer_for, plant, wrong_scale
 from schedules import INDEX, PROGRAMS, main_method
 
 from hightide.errors import InputError
-from hightide.gpu.device import Device
+from hightide.gpu.compile_ahead import CompileAhead
+from hightide.gpu.device import Adapter, Device
+from hightide.gpu.pipelines import Pipelines, pipelines
 from hightide.graph.graph import Graph
 from hightide.graph.values import LiteralValue, TensorValue
 from hightide.ops import REGISTRY
@@ -25,11 +27,13 @@ from hightide.ops.contract import Context, Dispatch, Tensor
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.levels.level_sources import GraphSource
 from hightide.tools.opened_file import Part, open_file
+from hightide.tools.verify import other_routes
 from hightide.tools.verify.compare import compare
 from hightide.tools.verify.level_choice import levels_of
 from hightide.tools.verify.part_verifier import PartVerifier, VerifySettings
 from hightide.tools.verify.results import LevelResult
 from hightide.tools.verify.verify_file import WantedLevels, verify_file
+from hightide.wgsl.shader import Shader
 
 pytestmark = pytest.mark.filterwarnings("ignore:method .* runs outside its delegates")
 MODELS = Path(__file__).parents[1] / "models"
@@ -73,6 +77,26 @@ def test_a_llama_is_right_at_every_level(llama: Part, device: Device) -> None:
             "float32 is not exact, and no worse than this"
         )
         assert len(result.outputs) == 1 and 0 < result.outputs[0].max_rel < 1e-5
+
+
+def test_kernels_of_other_routes_are_compiled_beside(
+    llama: Part, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Sequence[Shader]] = []
+
+    class Told(CompileAhead):
+        def __init__(self, adapter: Adapter, shaders: Sequence[Shader], count: int) -> None:
+            begun.append(shaders)
+            super().__init__(adapter, shaders, count)
+
+    monkeypatch.setattr(other_routes, "CompileAhead", Told)
+    monkeypatch.setattr(other_routes, "helpers", lambda adapter: 1)
+    monkeypatch.setattr(other_routes, "ENOUGH_KERNELS", 1)
+    monkeypatch.setattr(Pipelines, "has", lambda self, shader: False)  # other tests may have met them
+    (result,) = looked_at(llama, device, PREFILL, routes=True)
+    routes = {name for op in result.ops for other in op.others for name in other.routes}
+    assert result.passed and {shader.name for shader in begun[0]} == routes
+    assert pipelines(device).before_first is None and len(begun) == 1
 
 
 FAST = ["llama_gqa", "slices", "partial", "counter", "value_shape", "llama_static"]

@@ -16,6 +16,7 @@ from test_architectures import CHUNKS, CONTEXT, MAX_TOKENS, ON_CPU, changed, gol
 
 from hightide.errors import HightideError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.model_tensors import given
 from hightide.graph.blob import Blob
 from hightide.graph.values import LiteralValue
 from hightide.llm.export import read_checkpoint
@@ -152,6 +153,13 @@ def with_extra(file: GgufFile, name: str) -> GgufFile:
     return replace(file, tensors=file.tensors | {name: file.tensors["output_norm.weight"]})
 
 
+def joint_of_seven_rows(file: GgufFile) -> GgufFile:
+    """A DeepSeek file of an older converter, cut short."""
+    joint = given("blk.0.attn_kv_b.weight", np.zeros((7, 32), np.float32))
+    left = without(file, "blk.0.attn_k_b.weight", "blk.0.attn_v_b.weight")
+    return replace(left, tensors=left.tensors | {joint.name: joint})
+
+
 REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], str]] = [
     ("llama", lambda f: named(f, "qwen22"), UnsupportedError, "is a qwen22 model; .*the nearest is qwen2"),
     ("llama", lambda f: named(f, "mamba"), UnsupportedError, "is a mamba model; llama, .* are supported$"),
@@ -215,6 +223,21 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
         "no layer before 1 has keys and values",
     ),
     ("glm4", lambda f: changed(f, rope__dimension_sections=[4, 4, 4, 0]), UnsupportedError, "part of a vision model"),
+    (
+        "lfm2",
+        lambda f: changed(f, attention__causal=False),
+        UnsupportedError,
+        "gives vectors, not answers: lfm2 encoders",
+    ),
+    (
+        "lfm2",
+        lambda f: changed(f, shortconv__l_cache=3),
+        ProgramError,
+        r"conv.weight has dims \[32, 4\], not \[32, 3\]",
+    ),
+    ("lfm2", lambda f: changed(f, attention__head_count_kv=[0, 2]), ProgramError, "has 2 items, none for layer 2"),
+    ("lfm2moe", lambda f: changed(f, expert_gating_func=1), UnsupportedError, "by function 1; only 2 is supported"),
+    ("deepseek2", joint_of_seven_rows, ProgramError, r"attn_kv_b.weight \[7, 32\] has no keys of 32 and values of 4"),
     (
         "gpt2",
         lambda f: changed(f, context_length=1024),

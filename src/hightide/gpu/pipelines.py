@@ -60,6 +60,9 @@ class Pipelines:
             self._pipelines[shader] = self._task(shader)() if making is None or failed else making.result()
         return self._pipelines[shader]
 
+    def has(self, shader: Shader) -> bool:
+        return shader in self._pipelines
+
     def start(self, shaders: Iterable[Shader]) -> None:
         """Compile these in threads while the caller does something else; `get` waits for the one it needs."""
         missing = [s for s in dict.fromkeys(shaders) if s not in self._pipelines and s not in self._making]

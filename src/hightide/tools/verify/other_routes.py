@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hightide.errors import HightideError
+from hightide.gpu.compile_ahead import CompileAhead, helpers
+from hightide.gpu.device import Device
+from hightide.gpu.pipelines import pipelines
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.choices import CHOICES
@@ -14,6 +18,9 @@ from hightide.ops.contract import Dispatch
 from hightide.planning.planner import Plan
 from hightide.runtime.device_routes import forcing
 from hightide.runtime.gpu_session import GpuSession
+from hightide.runtime.ready_plans import shader_of
+
+ENOUGH_KERNELS = 8  # that are new, to open another device for
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,24 @@ def other_routes(
                     known.add(signature)
                     found.setdefault(call, []).append(Route(choice.name, option, exact, plan, tuple(dispatches)))
     return found
+
+
+@contextmanager
+def compiled_beside(device: Device, routes: Iterable[Route]) -> Iterator[None]:
+    """Have the kernels of these compiled on other cores as well, where that helps, while they are met in this order."""
+    own, count = pipelines(device), helpers(device.adapter)
+    shaders = dict.fromkeys(shader_of(dispatch) for route in routes for dispatch in route.dispatches)
+    new = [shader for shader in shaders if not own.has(shader)]
+    if not count or len(new) < ENOUGH_KERNELS:
+        yield
+        return
+    ahead = CompileAhead(device.adapter, new, count)
+    own.before_first = ahead.meet
+    try:
+        yield
+    finally:
+        own.before_first = None
+        ahead.stop()
 
 
 def _signature(dispatches: Sequence[Dispatch]) -> Any:

@@ -135,6 +135,8 @@ class SingleOpRunner:
     def _command(self, dispatch: Dispatch, plan: Plan, taken: Taken) -> tuple[Command, tuple[int, int]]:
         """With its grid."""
         pipeline = self._pipelines.get(shader_of(dispatch))
+        if self._pipelines.before_first is not None:
+            self._pipelines.before_first(pipeline.shader)
         bound = (b.value.id if isinstance(b, Tensor) else b for b in (*dispatch.reads, *dispatch.writes))
         buffers = [self._buffer(what, plan, taken) for what in bound]
         group = self._pipelines.bind(pipeline, self._params.buffer, self._symints.buffer, buffers)

@@ -23,7 +23,7 @@ from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.reference_walker import ReferenceWalker
 from hightide.tools.verify.compare import Errors, compare
 from hightide.tools.verify.judge import CheckedCall, Judge, is_float
-from hightide.tools.verify.other_routes import Route, other_routes
+from hightide.tools.verify.other_routes import Route, compiled_beside, other_routes
 from hightide.tools.verify.results import OpResult, RouteResult, Status
 from hightide.tools.verify.single_op import SingleOpRunner, Written
 from hightide.tools.verify.tolerances import tolerance_of
@@ -61,16 +61,18 @@ class Walker:
         others = other_routes(session, [a.shape for a in arrays], env, dispatches) if self.routes else {}
         at = _Level(plan, env, dispatches, others, poisoned)
         results = []
-        for call in session.graph.calls:
-            try:
-                results.append(self._call(at, call, chain))
-            except HightideError as error:  # a kernel that does not compile or run, a reference that refuses
-                dims = tuple(plan.dims[id] for id in output_ids(session.graph, call) if id in plan.dims)
-                results.append(OpResult(call.index, call.name, (), dims, "bad", problem=str(error)))
-                return results, {}
-            reference.forget(call)
-            for id in reference.dropped(call):
-                chain.pop(id, None)
+        in_order = [route for call in session.graph.calls for route in others.get(call.index, ())]
+        with compiled_beside(session.device, in_order):
+            for call in session.graph.calls:
+                try:
+                    results.append(self._call(at, call, chain))
+                except HightideError as error:  # a kernel that does not compile or run, a reference that refuses
+                    dims = tuple(plan.dims[id] for id in output_ids(session.graph, call) if id in plan.dims)
+                    results.append(OpResult(call.index, call.name, (), dims, "bad", problem=str(error)))
+                    return results, {}
+                reference.forget(call)
+                for id in reference.dropped(call):
+                    chain.pop(id, None)
         return results, chain
 
     def advance(self, plan: Plan, call: OpCall, chain: dict[int, Any]) -> None:
