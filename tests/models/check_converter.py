@@ -1,9 +1,11 @@
 """Compares folders with what llama.cpp's converter makes of them: `python check_converter.py LLAMA_CPP FOLDER ...`.
 
-Needs torch and transformers, and a checkout of llama.cpp. All weights must be the same, and the fields that it writes;
-a folder may have more of these. With the llama.cpp of llama-cpp-python 0.3.36 and transformers 5.23, all folders of
-make_folders.py that it converts are the same, but for fields that it assumes and a config says (of phi and falcon). It
-cannot convert gpt2, gpt_neox, falcon with one key head and stablelm_norms as transformers 5 saves them.
+Needs torch and transformers, and a checkout of llama.cpp whose `gguf-py` is on PYTHONPATH. All weights must be the
+same, and the fields that it writes; a folder may have more of these. With the llama.cpp of llama-cpp-python 0.3.36 and
+transformers 5.23, all folders of make_folders.py that it converts are the same, but for fields that it assumes and a
+config says (of phi and falcon), and for groups of experts that deepseek_v2_greedy has in its config and does not use.
+It cannot convert gpt2, gpt_neox, falcon with one key head, stablelm_norms and ministral as transformers 5 saves them,
+and cohere2 only with a `rotary_pct`, which older configs have.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from hightide.cli import app
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
 from hightide.formats.model_file import read_model
+from hightide.formats.safetensors import read_safetensors
 from hightide.llm.models import build_graph
 from hightide.ops.blocks.layout import dequantize
 
@@ -35,6 +36,7 @@ GEMMA = {
     "model_type": "gemma3_text",
 }
 PHI = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "num_key_value_heads": 1}
+MISTRAL4 = {"model_type": "mistral4", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32}
 LOCAL_AND_GLOBAL = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 20_000.0},
@@ -167,14 +169,20 @@ def test_shards(tmp_path: Path) -> None:
 
 FOLDERS = Path(__file__).parent / "folders"
 SAVED = ("cohere", "falcon_new", "gemma2", "gemma3", "gpt2", "gpt_neox", "granite", "llama", "mistral")
-SAVED += ("lfm2", "phi3", "qwen2", "qwen3", "stablelm_norms")
+SAVED += ("lfm2", "phi3", "qwen2", "qwen3", "stablelm_norms", "cohere2", "mistral3")
+MIXTURES = ("deepseek_v2", "deepseek_v3", "gpt_oss", "gpt_oss_mxfp4", "granitemoeshared", "mixtral")
+MIXTURES += ("qwen2_moe", "qwen3_moe")
 
 
-@pytest.mark.parametrize("name", SAVED)
-def test_folders_that_transformers_saved(name: str) -> None:
-    """By make_folders.py, with their logits in float64."""
+def saved(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, logits) of a folder of make_folders.py, in float64."""
     with np.load(FOLDERS / f"{name}.npz") as arrays:
-        tokens, expected = arrays["tokens"], arrays["logits"]
+        return arrays["tokens"], arrays["logits"]
+
+
+@pytest.mark.parametrize("name", SAVED + MIXTURES)
+def test_folders_that_transformers_saved(name: str) -> None:
+    tokens, expected = saved(name)
     graph = build_graph(read_model(FOLDERS / name), CONTEXT, MAX_TOKENS)
     assert error_of_range(all_logits(exact_session(graph), tokens, CHUNKS["odd"]), expected) <= ON_CPU
 
@@ -199,6 +207,50 @@ def test_an_lfm2_folder_as_it_is_published(tmp_path: Path) -> None:
         read(conv_bias=True)
     with pytest.raises(ProgramError, match="which of 2 layers are convolutions"):
         read(full_attn_idxs=None)
+
+
+def changed(name: str, out: Path, **changes: Any) -> Path:
+    """A saved folder with other values in its config; those of None are left out."""
+    folder = out / name
+    shutil.copytree(FOLDERS / name, folder)
+    config = json.loads((folder / "config.json").read_text("utf-8")) | changes
+    left = {key: value for key, value in config.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(left), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name, changes, message",
+    [
+        ("mistral3", {"text_config": MISTRAL4}, "model_type is 'mistral4'"),
+        ("cohere2", {"layer_types": ["full_attention"] * 5}, "layer_types"),
+        ("cohere2", {"attention_bias": True}, "attention_bias"),
+        ("cohere2", {"layer_types": None, "sliding_window_pattern": 3}, "sliding_window_pattern"),
+    ],
+)
+def test_what_a_saved_folder_asks_for_in_vain(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        read_model(changed(name, tmp_path, **changes))
+
+
+def test_the_text_part_of_a_folder_that_sees() -> None:
+    """mistral3 has a vision tower and a projector, which are left out."""
+    names = read_safetensors(FOLDERS / "mistral3" / "model.safetensors").keys()
+    assert any("vision_tower" in name for name in names) and any("projector" in name for name in names)
+    file = read_model(FOLDERS / "mistral3")
+    assert not any(name.startswith(("v.", "mm.")) for name in file.tensors) and "token_embd.weight" in file.tensors
+    assert file.get("attention.temperature_scale") == 0.5
+
+
+def test_a_window_in_some_layers_of_ministral(tmp_path: Path) -> None:
+    """Without a difference up to its length; a window in all layers is one."""
+    kinds = {"mixed": ["full_attention", "sliding_attention"], "all": ["sliding_attention"] * 2}
+    found = {}
+    for name, types in kinds.items():
+        config = {"model_type": "ministral", "sliding_window": 32, "layer_types": types}
+        file = read_model(folder_of("llama", tmp_path / name, **config))
+        found[name] = file.get("context_length"), file.get("attention.sliding_window")
+    assert found == {"mixed": (32, 0), "all": (256, 32)}
 
 
 def folder_with_tokenizer(folder: Path) -> Path:

@@ -1,14 +1,17 @@
-"""The checks that every reader makes before it believes a number in a file."""
+"""The checks that every reader makes before it believes a number in a file, and the names that it may have meant."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
 
 from hightide.errors import ProgramError
 from hightide.graph.blob import Blob
 from hightide.graph.values import ITEM_SIZE, Dims
 
+MAX_NAME, MAX_NAMES = 80, 5000  # among which a similar name is looked for: 0.1 s
 MAX_RANK = 16  # ExecuTorch's own limit; it also bounds the cost of multiplying hostile dims
 
 
@@ -39,3 +42,10 @@ def tensor_bytes(dims: Dims, dtype: str, place: str) -> int:
     if count >= 2**63:
         raise ProgramError(f"{place}: dims {list(dims)} of {dtype} take more bytes than 63 bits can count")
     return count
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that says what is missing: the closest name that is there, if one is close."""
+    some = [one for one in islice(known, MAX_NAMES) if len(one) < MAX_NAME]
+    found = get_close_matches(name[:MAX_NAME], some, n=1, cutoff=0.75)
+    return f"; the nearest is {found[0]}" if found else ""

@@ -22,6 +22,7 @@ Fields = Callable[[ModelConfig], dict[str, Any]]
 Change = Callable[[ModelConfig, GgufTensor], GgufTensor]
 Extra = Callable[[ModelConfig], dict[str, np.ndarray]]
 Rename = Callable[[ModelConfig, str], str | None]
+Parts = Callable[[ModelConfig, str, GgufTensor], dict[str, GgufTensor]]
 
 
 @dataclass(frozen=True)
@@ -32,37 +33,61 @@ class FolderRecipe:
     change: Change = lambda config, tensor: tensor  # of a tensor with its name in GGUF
     extra: Extra = lambda config: {}  # tensors that the folder has as numbers in its config
     rename: Rename = lambda config, name: name  # of a tensor, to what gguf's map of names knows; None: it is not used
+    parts: Parts = lambda config, name, tensor: {name: tensor}  # a renamed tensor as those that GGUF has of it
 
 
 # ---- Llama, and what turns as it does
 
 
-def _turned(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
+def turned(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
     kind = tensor.name.rpartition(".")[0].rpartition(".")[2]
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}.get(kind)
     return tensor if heads is None else interleaved(tensor, heads)
 
 
-def _silu(config: ModelConfig) -> dict[str, Any]:
+def only_silu(config: ModelConfig) -> dict[str, Any]:
     config.need("hidden_act", "silu", "swish")
     return {}
 
 
-def _llama_fields(config: ModelConfig) -> dict[str, Any]:
+def llama_fields(config: ModelConfig) -> dict[str, Any]:
     window = config.get("sliding_window") or 0
-    return _silu(config) | {"rope.dimension_count": config.rotary, "attention.sliding_window": window}
+    return only_silu(config) | {"rope.dimension_count": config.rotary, "attention.sliding_window": window}
 
 
-def _rope_freqs(config: ModelConfig) -> dict[str, np.ndarray]:
+def rope_freqs(config: ModelConfig) -> dict[str, np.ndarray]:
     factors = config.llama3_factors()
     return {} if factors is None else {"rope_freqs.weight": factors}
+
+
+# ---- Mistral 3 and Ministral
+
+
+def _mistral3_fields(config: ModelConfig) -> dict[str, Any]:
+    kind = config.get("model_type")  # that of the text model
+    config.need("model_type", "mistral3", "ministral3", "mistral")
+    window = config.values.get("sliding_window", MISTRAL["sliding_window"] if kind == "mistral" else None)
+    return llama_fields(config) | {
+        "attention.sliding_window": window or 0,
+        "attention.temperature_scale": config.rope.get("llama_4_scaling_beta"),
+        "rope.scaling.yarn_log_multiplier": config.rope.get("mscale_all_dim"),
+    }
+
+
+def _ministral_fields(config: ModelConfig) -> dict[str, Any]:
+    fields, kinds = llama_fields(config), config.get("layer_types")
+    if isinstance(kinds, list) and "full_attention" in kinds:
+        fields["attention.sliding_window"] = 0
+        if "sliding_attention" in kinds:  # up to the length of the window it makes no difference
+            fields["context_length"] = min(config.count("max_position_embeddings"), config.count("sliding_window"))
+    return fields
 
 
 # ---- Qwen
 
 
-def _qwen_fields(config: ModelConfig) -> dict[str, Any]:
-    fields = _silu(config)
+def qwen_fields(config: ModelConfig) -> dict[str, Any]:
+    fields = only_silu(config)
     if config.get("use_sliding_window"):  # of some layers; up to its length it makes no difference
         fields["context_length"] = min(config.count("max_position_embeddings"), config.count("sliding_window"))
     return fields
@@ -116,7 +141,7 @@ def _gemma_fields(config: ModelConfig) -> dict[str, Any]:
 
 def _gemma2_fields(config: ModelConfig) -> dict[str, Any]:
     _check_scale(config, layers_27b=46)
-    _pattern_is(config, 2)
+    check_pattern(config, 2)
     return _gemma_fields(config) | {
         "attn_logit_softcapping": config.get("attn_logit_softcapping"),
         "final_logit_softcapping": config.get("final_logit_softcapping"),
@@ -132,16 +157,19 @@ def _check_scale(config: ModelConfig, layers_27b: int) -> None:
         raise UnsupportedError(f"{config.path}: query_pre_attn_scalar is {given!r}; only {scale:g} is supported")
 
 
-def _pattern_is(config: ModelConfig, known: int) -> None:
-    if config.get("layer_types") is not None and (found := _pattern(config)) != known:
-        raise UnsupportedError(f"{config.path}: every {found} layers one sees everything; only {known} is supported")
+def check_pattern(config: ModelConfig, known: int) -> None:
+    none = config.layers + 1  # of the layers sees everything
+    if config.get("layer_types") is not None and min(found := _pattern(config), none) != min(known, none):
+        raise UnsupportedError(
+            f"{config.path}: every {found} layers one sees everything (layer_types); only {known} is supported"
+        )
 
 
 # ---- Granite, OLMo 2, SmolLM3, GLM-4
 
 
-def _granite_fields(config: ModelConfig) -> dict[str, Any]:
-    return _llama_fields(config) | {
+def granite_fields(config: ModelConfig) -> dict[str, Any]:
+    return llama_fields(config) | {
         "attention.scale": config.get("attention_multiplier"),
         "embedding_scale": config.get("embedding_multiplier"),
         "residual_scale": config.get("residual_multiplier"),
@@ -154,11 +182,11 @@ def _smollm3_fields(config: ModelConfig) -> dict[str, Any]:
     expected = [int((n + 1) % 4 != 0) for n in range(config.layers)]
     if interval != 4 or given not in (None, expected):
         raise UnsupportedError(f"{config.path}: only models whose fourth layers know no positions are supported")
-    return _qwen_fields(config) | {"rope.dimension_count": config.rotary}
+    return qwen_fields(config) | {"rope.dimension_count": config.rotary}
 
 
 def _rotary_fields(config: ModelConfig) -> dict[str, Any]:
-    return _silu(config) | {"rope.dimension_count": config.rotary}
+    return only_silu(config) | {"rope.dimension_count": config.rotary}
 
 
 # ---- StableLM, Starcoder 2, Phi 2, Command R
@@ -182,7 +210,15 @@ def _phi2_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 def _command_r_fields(config: ModelConfig) -> dict[str, Any]:
-    return _silu(config) | {"logit_scale": config.get("logit_scale"), "rope.scaling.type": "none"}
+    return only_silu(config) | {"logit_scale": config.get("logit_scale"), "rope.scaling.type": "none"}
+
+
+def _cohere2_fields(config: ModelConfig) -> dict[str, Any]:
+    config.need("attention_bias", False)
+    config.need("sliding_window_pattern", 4)
+    check_pattern(config, 4)
+    window = {"attention.sliding_window": config.get("sliding_window")}
+    return _command_r_fields(config) | window | {"rope.dimension_count": config.rotary}
 
 
 # ---- GPT-2, GPT-NeoX, Falcon: queries, keys and values in one matrix
@@ -287,7 +323,7 @@ def _lfm2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
 
 def _phi3_fields(config: ModelConfig) -> dict[str, Any]:
     trained = config.rope.get("original_max_position_embeddings")
-    fields = _silu(config) | {
+    fields = only_silu(config) | {
         "rope.dimension_count": config.rotary,
         "rope.scaling.original_context_length": trained,
         "attention.sliding_window": config.get("sliding_window") or 0,
@@ -315,10 +351,11 @@ def _long_factors(config: ModelConfig) -> dict[str, np.ndarray]:
 
 
 _ROPE = {"rope_theta": 10_000.0}
-_LLAMA = {**_ROPE, "rms_norm_eps": 1e-6, "max_position_embeddings": 2048}
-_MISTRAL = {**_LLAMA, "num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131_072}
-_QWEN = {**_LLAMA, "max_position_embeddings": 32_768}
-_GEMMA = {**_LLAMA, "max_position_embeddings": 8192, "head_dim": 256, "tie_word_embeddings": True}
+LLAMA = {**_ROPE, "rms_norm_eps": 1e-6, "max_position_embeddings": 2048}
+MISTRAL = {**LLAMA, "num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131_072}
+_MISTRAL3 = {**LLAMA, "rms_norm_eps": 1e-5, "num_key_value_heads": 8, "max_position_embeddings": 131_072}
+QWEN = {**LLAMA, "max_position_embeddings": 32_768}
+_GEMMA = {**LLAMA, "max_position_embeddings": 8192, "head_dim": 256, "tie_word_embeddings": True}
 _GEMMA2 = {
     **_GEMMA,
     "num_attention_heads": 8,
@@ -342,13 +379,13 @@ _GEMMA3 = {
     "intermediate_size": 9216,
     "num_hidden_layers": 26,
 }
-_PHI3 = {**_LLAMA, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max_position_embeddings": 4096}
+_PHI3 = {**LLAMA, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max_position_embeddings": 4096}
 _MULTIPLIERS = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
-_GRANITE = {**_LLAMA, **dict.fromkeys(_MULTIPLIERS, 1.0)}
-_OLMO2 = {**_LLAMA, "rms_norm_eps": 1e-5}
-_SMOLLM3 = {**_QWEN, "rope_theta": 2_000_000.0, "num_key_value_heads": 4, "tie_word_embeddings": True}
+GRANITE = {**LLAMA, **dict.fromkeys(_MULTIPLIERS, 1.0)}
+_OLMO2 = {**LLAMA, "rms_norm_eps": 1e-5}
+_SMOLLM3 = {**QWEN, "rope_theta": 2_000_000.0, "num_key_value_heads": 4, "tie_word_embeddings": True}
 _SMOLLM3["no_rope_layer_interval"] = 4
-_GLM4 = {**_LLAMA, "rms_norm_eps": 1.5625e-7, "num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5}
+_GLM4 = {**LLAMA, "rms_norm_eps": 1.5625e-7, "num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5}
 _GLM4["max_position_embeddings"] = 131_072
 _LAYER_NORMS = {**_ROPE, "layer_norm_eps": 1e-5, "max_position_embeddings": 2048}
 _STABLELM = {**_LAYER_NORMS, "max_position_embeddings": 4096, "partial_rotary_factor": 0.25}
@@ -358,6 +395,7 @@ _STARCODER2["tie_word_embeddings"] = True
 _PHI2 = {**_LAYER_NORMS, "partial_rotary_factor": 0.5}
 _COMMAND_R = {**_LAYER_NORMS, "rope_theta": 500_000.0, "max_position_embeddings": 8192, "logit_scale": 0.0625}
 _COMMAND_R["tie_word_embeddings"] = True
+_COHERE2 = {**_COMMAND_R, "rope_theta": 10_000.0, "sliding_window": 4096}
 _GPT2 = {"n_positions": 1024, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
 _NEOX = {**_LAYER_NORMS, "rotary_pct": 0.25, "use_parallel_residual": True}
 _FALCON = {**_ROPE, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "multi_query": True}
@@ -368,23 +406,27 @@ _LFM2 |= {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "bl
 _GEMMA3_RECIPE = FolderRecipe("gemma3", _GEMMA3, _gemma3_fields, _norms_up)
 
 RECIPES: dict[str, FolderRecipe] = {
-    "llama": FolderRecipe("llama", _LLAMA, _llama_fields, _turned, _rope_freqs),
-    "mistral": FolderRecipe("llama", _MISTRAL, _llama_fields, _turned, _rope_freqs),
-    "qwen2": FolderRecipe("qwen2", _QWEN, _qwen_fields),
-    "qwen3": FolderRecipe("qwen3", {**_QWEN, "head_dim": 128}, _qwen_fields),
+    "llama": FolderRecipe("llama", LLAMA, llama_fields, turned, rope_freqs),
+    "mistral": FolderRecipe("llama", MISTRAL, llama_fields, turned, rope_freqs),
+    "ministral": FolderRecipe("llama", MISTRAL, _ministral_fields, turned, rope_freqs),
+    "mistral3": FolderRecipe("mistral3", _MISTRAL3, _mistral3_fields, turned),
+    "ministral3": FolderRecipe("mistral3", {**_MISTRAL3, "head_dim": 128}, _mistral3_fields, turned),
+    "qwen2": FolderRecipe("qwen2", QWEN, qwen_fields),
+    "qwen3": FolderRecipe("qwen3", {**QWEN, "head_dim": 128}, qwen_fields),
     "gemma": FolderRecipe("gemma", _GEMMA, _gemma_fields, _norms_up),
     "gemma2": FolderRecipe("gemma2", _GEMMA2, _gemma2_fields, _norms_up),
     "gemma3_text": _GEMMA3_RECIPE,
     "gemma3": _GEMMA3_RECIPE,
     "phi": FolderRecipe("phi2", _PHI2, _phi2_fields),
     "phi3": FolderRecipe("phi3", _PHI3, _phi3_fields, extra=_long_factors),
-    "granite": FolderRecipe("granite", _GRANITE, _granite_fields, _turned),
-    "olmo2": FolderRecipe("olmo2", _OLMO2, _silu),
-    "smollm3": FolderRecipe("smollm3", _SMOLLM3, _smollm3_fields, _turned, _rope_freqs),
+    "granite": FolderRecipe("granite", GRANITE, granite_fields, turned),
+    "olmo2": FolderRecipe("olmo2", _OLMO2, only_silu),
+    "smollm3": FolderRecipe("smollm3", _SMOLLM3, _smollm3_fields, turned, rope_freqs),
     "glm4": FolderRecipe("glm4", _GLM4, _rotary_fields),
     "stablelm": FolderRecipe("stablelm", _STABLELM, _stablelm_fields),
     "starcoder2": FolderRecipe("starcoder2", _STARCODER2, _starcoder2_fields),
     "cohere": FolderRecipe("command-r", _COMMAND_R, _command_r_fields),
+    "cohere2": FolderRecipe("cohere2", _COHERE2, _cohere2_fields),
     "gpt2": FolderRecipe("gpt2", _GPT2, _gpt2_fields, _gpt2_change),
     "gpt_neox": FolderRecipe("gptneox", _NEOX, _neox_fields, _neox_change),
     "falcon": FolderRecipe("falcon", _FALCON, _falcon_fields, _falcon_change),

@@ -21,7 +21,7 @@ NAMES = {
     "attention.head_count": ("num_attention_heads", "n_head"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps",),
     "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"),
-    "expert_count": ("num_local_experts", "num_experts"),
+    "expert_count": ("num_local_experts", "num_experts", "n_routed_experts"),
     "expert_used_count": ("num_experts_per_tok",),
     "vocab_size": ("vocab_size",),
 }

@@ -16,16 +16,28 @@ import numpy as np
 from gguf import MODEL_ARCH_NAMES, TensorNameMap, get_tensor_name_map
 
 from hightide.errors import ProgramError, UnsupportedError
+from hightide.formats.checks import nearest
 from hightide.formats.encoder_recipes import ENCODER_RECIPES
 from hightide.formats.folder_recipes import RECIPES, FolderRecipe
+from hightide.formats.fp8_weights import fp8_weights
 from hightide.formats.gguf import GgufFile, GgufTensor
+from hightide.formats.mixture_recipes import MIXTURE_RECIPES
 from hightide.formats.model_config import ModelConfig
 from hightide.formats.model_tensors import given, of_rows, stacked
+from hightide.formats.mxfp4_weights import mxfp4_weights
 from hightide.formats.packed_weights import unpacked
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 
 CONFIG = "config.json"
-KINDS_OF_FOLDERS = {**RECIPES, **ENCODER_RECIPES}  # by `model_type`
+KINDS_OF_FOLDERS = {**RECIPES, **MIXTURE_RECIPES, **ENCODER_RECIPES}  # by `model_type`
+# How weights of few bits become GGUF's, by `quant_method`: (tensors as they are, those that were in few bits).
+QUANT_METHODS = {
+    "gptq": unpacked,
+    "awq": unpacked,
+    "mxfp4": mxfp4_weights,
+    "fp8": fp8_weights,
+    "compressed-tensors": fp8_weights,
+}
 FLOATS = ("F32", "F16", "BF16")  # which GGUF has, too
 ARCHITECTURE = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}
 # Tensors that hold no weights, and the parts of a model that see or hear.
@@ -46,7 +58,8 @@ def read_folder(path: str | os.PathLike[str]) -> GgufFile:
     kind = values.get("model_type")
     recipe = KINDS_OF_FOLDERS.get(kind) if isinstance(kind, str) else None
     if recipe is None:
-        raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model; {', '.join(KINDS_OF_FOLDERS)} are supported")
+        known, close = ", ".join(KINDS_OF_FOLDERS), nearest(str(kind), KINDS_OF_FOLDERS)
+        raise UnsupportedError(f"{folder} is a {kind or 'nameless'} model (model_type); {known} are supported{close}")
     text = values.get("text_config")
     config = ModelConfig(folder / CONFIG, {**recipe.defaults, **values, **(text if isinstance(text, dict) else {})})
     tensors = _tensors(folder, config, recipe)
@@ -66,33 +79,44 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
         raise ProgramError(f"{folder} has no tensors")
     if config.layers > len(stored):  # or the map of names would take any amount of memory
         raise ProgramError(f"{folder} has {len(stored)} tensors for {config.layers} layers")
-    settings = config.get("quantization_config")
-    packed: dict[str, GgufTensor] = {}
-    if isinstance(settings, dict):
-        stored, packed = unpacked(folder, settings, stored)
+    plain, packed = _of_few_bits(folder, config, stored)
     names = get_tensor_name_map(ARCHITECTURE[recipe.architecture], config.layers)
     tensors: dict[str, GgufTensor] = {}
     stacks: dict[str, dict[int, GgufTensor]] = {}
-    every: dict[str, StoredTensor | GgufTensor] = {**stored, **packed}
+    every: dict[str, StoredTensor | GgufTensor] = {**plain, **packed}
     for name, tensor in every.items():
-        if item := ONE_OF_MANY.fullmatch(name):
-            mapped = mapped_name(folder, names, item[1] + item[3])
-            stacks.setdefault(mapped, {})[int(item[2])] = as_floats(folder, mapped, tensor)
-            continue
         known = None if _is_unused(name) else recipe.rename(config, name)
         if known is None:
             continue
-        mapped = mapped_name(folder, names, known)
-        if mapped == "output.weight" and config.get("tie_word_embeddings"):
-            continue
-        if mapped in tensors:
-            raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
-        tensors[mapped] = recipe.change(config, as_floats(folder, mapped, tensor))
+        for part, held in recipe.parts(config, known, as_floats(folder, name, tensor)).items():
+            if item := ONE_OF_MANY.fullmatch(part):
+                mapped = mapped_name(folder, names, item[1] + item[3])
+                stacks.setdefault(mapped, {})[int(item[2])] = held
+                continue
+            mapped = mapped_name(folder, names, part)
+            if mapped == "output.weight" and config.get("tie_word_embeddings"):
+                continue
+            if mapped in tensors:
+                raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
+            tensors[mapped] = recipe.change(config, replace(held, name=mapped))
     for name, items in stacks.items():
         if sorted(items) != list(range(len(items))):
             raise ProgramError(f"{folder} lacks some of the tensors of {name}")
         tensors[name] = stacked(name, [items[n] for n in range(len(items))])
     return tensors | {name: given(name, array) for name, array in recipe.extra(config).items()}
+
+
+def _of_few_bits(
+    folder: Path, config: ModelConfig, stored: dict[str, StoredTensor]
+) -> tuple[dict[str, StoredTensor], dict[str, GgufTensor]]:
+    settings = config.get("quantization_config")
+    if not isinstance(settings, dict):
+        return stored, {}
+    method = str(settings.get("quant_method"))
+    if method not in QUANT_METHODS:
+        known = ", ".join(QUANT_METHODS)
+        raise UnsupportedError(f"{folder} is quantised by {method} (quant_method); {known} are supported")
+    return QUANT_METHODS[method](folder, settings, stored)
 
 
 def _is_unused(name: str) -> bool:

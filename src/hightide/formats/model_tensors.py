@@ -14,6 +14,7 @@ from hightide.formats.gguf import GgufTensor, block_size
 from hightide.graph.blob import Blob, ComputedRows
 
 Rows = Callable[[int, int], np.ndarray]  # (first row, rows) -> them
+ELEMENTS = {"F32": np.uint32, "F16": np.uint16, "BF16": np.uint16}  # what types without blocks are moved as
 
 
 def read_rows(tensor: GgufTensor, first: int, count: int) -> np.ndarray:
@@ -44,19 +45,32 @@ def of_rows(tensor: GgufTensor, kind: str, dims: tuple[int, ...], rows: Rows) ->
     return replace(made, data=Blob(ComputedRows(max(size, 1), (tensor.data,), compute), 0, length))
 
 
-def reordered(tensor: GgufTensor, order: np.ndarray) -> GgufTensor:
-    """Row n is row `order[n]` of the tensor; a vector has rows of one element."""
-    matrix = tensor if len(tensor.dims) > 1 else replace(tensor, dims=(*tensor.dims, 1))
-    _, size = row_size(matrix)
+def picked(tensor: GgufTensor, dims: tuple[int, ...], source: Callable[[np.ndarray], np.ndarray]) -> GgufTensor:
+    """A tensor of these dims, whose row n is row `source(n)` of the given one; rows are those of the last dim."""
+    _, size = row_size(tensor)
 
     def rows(first: int, count: int) -> np.ndarray:
-        wanted = order[first : first + count]
+        if not count:
+            return np.empty((0, size), np.uint8)
+        wanted = source(np.arange(first, first + count))
         least = int(wanted.min())
         data = tensor.data.region(least * size, (int(wanted.max()) + 1 - least) * size)
         return np.frombuffer(data, np.uint8).reshape(-1, size)[wanted - least]
 
-    made = of_rows(matrix, tensor.type, (len(order), matrix.dims[-1]), rows)
+    return of_rows(tensor, tensor.type, dims, rows)
+
+
+def reordered(tensor: GgufTensor, order: np.ndarray) -> GgufTensor:
+    """Row n is row `order[n]` of the tensor; a vector has rows of one element."""
+    matrix = tensor if len(tensor.dims) > 1 else replace(tensor, dims=(*tensor.dims, 1))
+    made = picked(matrix, (len(order), matrix.dims[-1]), lambda rows: order[rows])
     return replace(made, dims=(len(order), *tensor.dims[1:]))
+
+
+def some_rows(tensor: GgufTensor, first: int, count: int, step: int = 1) -> GgufTensor:
+    """Rows first, first + step, ... of each matrix of a tensor [..., rows, width]: `count` of them."""
+    *outer, height, width = tensor.dims
+    return picked(tensor, (*outer, count, width), lambda row: row // count * height + first + row % count * step)
 
 
 def interleaved(tensor: GgufTensor, heads: int) -> GgufTensor:
@@ -68,17 +82,29 @@ def interleaved(tensor: GgufTensor, heads: int) -> GgufTensor:
 
 
 def transposed(tensor: GgufTensor) -> GgufTensor:
-    """A matrix [in, out] as [out, in], in float32 as it is read from one or in float16."""
-    if len(tensor.dims) != 2:
+    """Each matrix [in, out] as [out, in], one at a time; blocks become float32."""
+    if len(tensor.dims) < 2:
         raise ProgramError(f"{tensor.name} {list(tensor.dims)} is not a matrix")
-    height, dims = tensor.dims[0], tensor.dims[::-1]
-    kind, dtype = ("F16", np.float16) if tensor.type == "F16" else ("F32", np.float32)
+    *outer, height, width = tensor.dims
+    element = ELEMENTS.get(tensor.type)
+    kind = tensor.type if element else "F32"
+
+    def matrix(n: int) -> np.ndarray:
+        if element is None:
+            return read_rows(tensor, n * height, height)
+        size = height * width * element().itemsize
+        return np.frombuffer(tensor.data.region(n * size, size), element).reshape(height, width)
 
     def rows(first: int, count: int) -> np.ndarray:
-        columns = read_rows(tensor, 0, height)[:, first : first + count]
-        return np.ascontiguousarray(columns.T, dtype)
+        made, at = np.empty((count, height), element or np.float32), 0
+        while at < count:
+            n, row = divmod(first + at, width)
+            taken = min(width - row, count - at)
+            made[at : at + taken] = matrix(n)[:, row : row + taken].T
+            at += taken
+        return made
 
-    return of_rows(tensor, kind, dims, rows)
+    return of_rows(tensor, kind, (*outer, width, height), rows)
 
 
 def shifted(tensor: GgufTensor, by: float) -> GgufTensor:

@@ -19,7 +19,6 @@ from hightide.formats.model_tensors import of_rows
 from hightide.formats.safetensors import StoredTensor
 
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
-METHODS = ("gptq", "awq")
 AWQ_ORDER = np.array([0, 4, 1, 5, 2, 6, 3, 7])  # where the columns that follow each other are in a word
 BLOCK = 32
 
@@ -73,10 +72,7 @@ def unpacked(
     folder: Path, settings: Mapping[str, Any], stored: Mapping[str, StoredTensor]
 ) -> tuple[dict[str, StoredTensor], dict[str, GgufTensor]]:
     """The tensors that are as they are, and those that were packed, by the name of the weight that they are."""
-    method = settings.get("quant_method")
-    if method not in METHODS:
-        raise UnsupportedError(f"{folder} is quantised by {method!r}; only {' and '.join(METHODS)} are supported")
-    if method == "awq" and settings.get("version", "gemm") != "gemm":
+    if settings.get("quant_method") == "awq" and settings.get("version", "gemm") != "gemm":
         raise UnsupportedError(f"{folder} has AWQ weights of version {settings['version']!r}; only 'gemm' is supported")
     plain: dict[str, StoredTensor] = {}
     modules: dict[str, dict[str, StoredTensor]] = {}

@@ -15,6 +15,7 @@ from hightide.formats.model_tensors import of_rows, read_rows
 KINDS = {"q4_0": "Q4_0", "q8_0": "Q8_0", "q4_k": "Q4_K"}
 FLOATS = ("F32", "F16", "BF16")
 WHOLE = ("token_embd.weight", "output.weight")  # in 8 bits whatever the rest is in: they decide the logits
+EXACT = ("norm", "ffn_gate_inp", ".bias")  # stays as it is: norms, what chooses experts, biases of experts
 CANDIDATES = np.linspace(-1, 1, 11)  # steps more or less than 15 that a block's range is tried to be cut into
 BLOCKS_AT_ONCE = 1 << 12  # of 256 elements: some 40 MB of intermediate results
 
@@ -34,7 +35,7 @@ def quantized(file: GgufFile, kind: str) -> GgufFile:
 
 
 def _quantized(tensor: GgufTensor, kind: str) -> GgufTensor:
-    if tensor.type not in FLOATS or len(tensor.dims) < 2 or "norm" in tensor.name:
+    if tensor.type not in FLOATS or len(tensor.dims) < 2 or any(part in tensor.name for part in EXACT):
         return tensor
     if tensor.name in WHOLE:
         kind = "Q8_0"

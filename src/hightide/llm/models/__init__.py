@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.checks import nearest
 from hightide.formats.gguf import GgufFile
 from hightide.formats.lora import LoraAdapter
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.llm.models.encoder_builder import EncoderBuilder
-from hightide.llm.models.model_builder import ModelBuilder, nearest
+from hightide.llm.models.model_builder import ModelBuilder
 
 ARCHITECTURES = (
     "llama",

@@ -8,15 +8,14 @@ a draft. `settings` says how the ids [1, keep] are chosen from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
+from hightide.formats.checks import nearest
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.formats.lora import LoraAdapter
 from hightide.formats.model_tensors import read_rows
@@ -33,7 +32,6 @@ MAX_DEPTH = 1024  # elements of a head; the largest known is 256
 MAX_KEEP = 16  # tokens of one call whose logits can be had; each takes the vocabulary in memory
 INPUTS = ("tokens", "input_pos", "keep", "settings")
 DYNAMIC = (True, False, False, False)
-MAX_NAME, MAX_NAMES = 80, 5000  # among which a similar name is looked for: 0.1 s
 # Tensors that no logit depends on: factors for other contexts, heads that rank, and what sees and hears in some files.
 ELSEWHERE = ("rope_", "cls.", "v.", "a.", "mm.")
 UNREAD = ("attention.clamp_kqv", "attention.max_alibi_bias")  # they change results, and no architecture has them
@@ -58,13 +56,6 @@ def choose_context(file: GgufFile, asked: int | None, least: int = 1) -> int:
     if not least <= context <= trained:
         raise InputError(f"{file.path.name} has a context of {trained} tokens; it cannot use {context}")
     return context
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says what is missing: the closest name that is there, if one is close."""
-    some = [one for one in islice(known, MAX_NAMES) if len(one) < MAX_NAME]
-    found = get_close_matches(name[:MAX_NAME], some, n=1, cutoff=0.75)
-    return f"; the nearest is {found[0]}" if found else ""
 
 
 class ModelBuilder:
