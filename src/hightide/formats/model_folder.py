@@ -20,7 +20,7 @@ from hightide.formats.encoder_recipes import ENCODER_RECIPES
 from hightide.formats.folder_recipes import RECIPES, FolderRecipe
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.formats.model_config import ModelConfig
-from hightide.formats.model_tensors import given, of_rows, stacked
+from hightide.formats.model_tensors import given, of_rows, stacked, transposed
 from hightide.formats.packed_weights import unpacked
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 
@@ -87,7 +87,8 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
             continue
         if mapped in tensors:
             raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
-        tensors[mapped] = recipe.change(config, as_floats(folder, mapped, tensor))
+        read = as_floats(folder, mapped, tensor)
+        tensors[mapped] = recipe.change(config, transposed(read) if mapped.endswith(recipe.transposed) else read)
     for name, items in stacks.items():
         if sorted(items) != list(range(len(items))):
             raise ProgramError(f"{folder} lacks some of the tensors of {name}")
