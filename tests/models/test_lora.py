@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from decode import DYNAMIC, GREEDY, error_of_range
 from gguf import GGUFWriter
 from hf_folders import folder_tensors, write_adapter, write_folder
 from test_architectures import model
@@ -15,12 +17,17 @@ from test_folders import CONFIGS, folder_of
 from hightide import LLM, Engine
 from hightide.errors import HightideError, InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile, GgufTensor
-from hightide.formats.lora import checked_adapters, merged, named_adapters, read_adapter
+from hightide.formats.lora import EMBEDDING, checked_adapters, merged, named_adapters, read_adapter
 from hightide.formats.model_file import read_model
+from hightide.formats.model_tensors import of_rows, read_rows
 from hightide.gpu.device import Device
+from hightide.graph.graph import Graph
 from hightide.llm.batch import Batch, Rows
 from hightide.llm.decoder import RaggedDecoder
+from hightide.llm.models import build_graph
+from hightide.llm.models.model_builder import INPUTS, MAX_KEEP
 from hightide.ops.blocks.layout import dequantize
+from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 from hightide.wgsl.shader import Shader
 
@@ -140,6 +147,11 @@ def test_merged_adapters_change_answers(tmp_path: Path) -> None:
         ({"bias": "all"}, UnsupportedError),
         ({"lora_alpha": "much"}, ProgramError),
         ({"alpha_pattern": 3}, ProgramError),
+        ({"alpha_pattern": {"(a+)+": 3}}, UnsupportedError),
+        ({"alpha_pattern": {"(": 3}}, ProgramError),
+        ({"modules_to_save": ["lm_head"]}, UnsupportedError),
+        ({"lora_bias": True}, UnsupportedError),
+        ({"alora_invocation_tokens": [1, 2]}, UnsupportedError),
     ],
 )
 def test_adapters_that_are_refused(changes: dict[str, Any], error: type[HightideError], tmp_path: Path) -> None:
@@ -167,6 +179,82 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_options_that_name_no_adapters(adapters: Any) -> None:
     with pytest.raises(InputError):
         checked_adapters(adapters)
+
+
+# ---- as PEFT itself computes; see make_peft.py
+
+PEFT, FOLDERS = Path(__file__).parent / "peft", Path(__file__).parent / "folders"
+PEFT_MODELS = {"llama": "llama", "llama_second": "llama", "llama_ends": "llama", "gpt2": "gpt2"}
+PEFT_MODELS |= {"gpt_neox": "gpt_neox", "falcon": "falcon_new"}
+PEFT_SUM = {"llama": 0.5, "llama_second": 1.5}
+
+
+def in_float32(name: str) -> GgufFile:
+    """A model of `folders/`, whose merged weights are not rounded to halves then."""
+    base = read_model(FOLDERS / name)
+    tensors = {
+        tensor.name: of_rows(tensor, "F32", tensor.dims, lambda first, count, of=tensor: read_rows(of, first, count))
+        for tensor in base.tensors.values()
+    }
+    return replace(base, tensors=tensors)
+
+
+def error_of_peft(name: str, graph: Graph, *more: np.ndarray) -> float:
+    with np.load(PEFT / f"{name}.npz") as arrays:
+        tokens, expected = arrays["tokens"][:MAX_KEEP], arrays["logits"][:MAX_KEEP]
+    dynamic, names = ([True, True], ["adapted", "strengths"]) if more else ([], [])
+    session = CpuSession(graph, [*DYNAMIC, *dynamic], [*INPUTS, *names], dtype="float64")
+    position, keep = np.array([0], np.int32), np.array([len(tokens)], np.int32)
+    logits, _ = session.run([tokens[None], position, keep, GREEDY, *more])
+    return error_of_range(logits[0], expected)
+
+
+@pytest.mark.parametrize("name", PEFT_MODELS)
+def test_merged_logits_are_those_of_peft(name: str) -> None:
+    base = in_float32(PEFT_MODELS[name])
+    made = merged(base, [(read_adapter(PEFT / name, base), 1.0)])
+    assert error_of_peft(name, build_graph(base, 64, 32)) > 1e-2  # the adapter matters
+    assert error_of_peft(name, build_graph(made, 64, 32)) <= 1e-6
+
+
+def test_the_sum_of_adapters_is_that_of_peft() -> None:
+    base = in_float32("llama")
+    both = [(read_adapter(PEFT / name, base), weight) for name, weight in PEFT_SUM.items()]
+    assert error_of_peft("llama_sum", build_graph(merged(base, both), 64, 32)) <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_second", "gpt_neox", "falcon", "llama_sum"])
+def test_switched_logits_are_those_of_peft(name: str) -> None:
+    base = read_model(FOLDERS / PEFT_MODELS.get(name, "llama"))
+    weights = PEFT_SUM if name == "llama_sum" else {name: 1.0}
+    graph = build_graph(base, 64, 32, adapters=[read_adapter(PEFT / one, base) for one in weights])
+    strengths = np.array([list(weights.values())] * MAX_KEEP, np.float32)
+    assert error_of_peft(name, graph, np.arange(MAX_KEEP, dtype=np.int32), strengths) <= 1e-6
+
+
+def test_a_gguf_adapter_of_embeddings(tmp_path: Path) -> None:
+    """Whose lora_a holds a row for each token."""
+    base = in_float32("llama")
+    change = read_adapter(PEFT / "llama_ends", base).changes[EMBEDDING]
+    writer = GGUFWriter(tmp_path / "ends.gguf", "llama")
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", change.scale * change.down.dims[0])
+    writer.add_tensor(f"{EMBEDDING}.lora_a", array(change.up))
+    writer.add_tensor(f"{EMBEDDING}.lora_b", np.ascontiguousarray(array(change.down).T))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    read = read_adapter(tmp_path / "ends.gguf", base).changes[EMBEDDING]
+    for ours, theirs in ((read.up, change.up), (read.down, change.down)):
+        np.testing.assert_array_equal(array(ours), array(theirs))
+    assert read.scale == pytest.approx(change.scale)
+
+
+def test_embeddings_of_a_model_with_other_tokens_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="its model was given other tokens"):
+        read_adapter(PEFT / "llama_ends", model("llama"))
 
 
 # ---- switched by answer

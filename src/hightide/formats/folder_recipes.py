@@ -16,7 +16,7 @@ import numpy as np
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufTensor
 from hightide.formats.model_config import ModelConfig
-from hightide.formats.model_tensors import interleaved, reordered, shifted, transposed
+from hightide.formats.model_tensors import interleaved, reordered, shifted
 
 Fields = Callable[[ModelConfig], dict[str, Any]]
 Change = Callable[[ModelConfig, GgufTensor], GgufTensor]
@@ -30,10 +30,11 @@ class FolderRecipe:
     architecture: str  # as GGUF names it
     defaults: Mapping[str, Any] = field(default_factory=dict)  # what the config may leave out
     fields: Fields = lambda config: {}  # beside those of all models
-    change: Change = lambda config, tensor: tensor  # of a tensor with its name in GGUF
+    change: Change = lambda config, tensor: tensor  # of the rows of a tensor with its name in GGUF
     extra: Extra = lambda config: {}  # tensors that the folder has as numbers in its config
     rename: Rename = lambda config, name: name  # of a tensor, to what gguf's map of names knows; None: it is not used
     parts: Parts = lambda config, name, tensor: {name: tensor}  # a renamed tensor as those that GGUF has of it
+    transposed: tuple[str, ...] = ()  # ends of the names of matrices that it holds as [in, out]
 
 
 # ---- Llama, and what turns as it does
@@ -232,12 +233,6 @@ def _gpt2_fields(config: ModelConfig) -> dict[str, Any]:
     return {"feed_forward_length": 4 * config.count("n_embd") if inner is None else inner}
 
 
-def _gpt2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
-    """Its linears hold their weights the other way round."""
-    linears = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
-    return transposed(tensor) if tensor.name.endswith(linears) else tensor
-
-
 def _neox_fields(config: ModelConfig) -> dict[str, Any]:
     config.need("hidden_act", "gelu")
     parallel = config.get("use_parallel_residual")
@@ -396,6 +391,7 @@ _PHI2 = {**_LAYER_NORMS, "partial_rotary_factor": 0.5}
 _COMMAND_R = {**_LAYER_NORMS, "rope_theta": 500_000.0, "max_position_embeddings": 8192, "logit_scale": 0.0625}
 _COMMAND_R["tie_word_embeddings"] = True
 _COHERE2 = {**_COMMAND_R, "rope_theta": 10_000.0, "sliding_window": 4096}
+_GPT2_LINEARS = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
 _GPT2 = {"n_positions": 1024, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
 _NEOX = {**_LAYER_NORMS, "rotary_pct": 0.25, "use_parallel_residual": True}
 _FALCON = {**_ROPE, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "multi_query": True}
@@ -427,7 +423,7 @@ RECIPES: dict[str, FolderRecipe] = {
     "starcoder2": FolderRecipe("starcoder2", _STARCODER2, _starcoder2_fields),
     "cohere": FolderRecipe("command-r", _COMMAND_R, _command_r_fields),
     "cohere2": FolderRecipe("cohere2", _COHERE2, _cohere2_fields),
-    "gpt2": FolderRecipe("gpt2", _GPT2, _gpt2_fields, _gpt2_change),
+    "gpt2": FolderRecipe("gpt2", _GPT2, _gpt2_fields, transposed=_GPT2_LINEARS),
     "gpt_neox": FolderRecipe("gptneox", _NEOX, _neox_fields, _neox_change),
     "falcon": FolderRecipe("falcon", _FALCON, _falcon_fields, _falcon_change),
     "lfm2": FolderRecipe("lfm2", _LFM2, _lfm2_fields, _lfm2_change),

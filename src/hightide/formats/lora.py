@@ -22,12 +22,20 @@ from hightide.formats.folder_recipes import RECIPES
 from hightide.formats.gguf import GgufFile, GgufTensor, is_gguf, read_gguf
 from hightide.formats.model_config import ModelConfig
 from hightide.formats.model_folder import ARCHITECTURE, as_floats, mapped_name
-from hightide.formats.model_tensors import of_rows, read_rows
+from hightide.formats.model_tensors import of_rows, read_rows, transposed
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 from hightide.formats.source_file import plain_name
+from hightide.option_checks import shown
 
 PEFT_CONFIG = "adapter_config.json"
-_PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight")
+EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
+_PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(embedding_)?([AB])(?:\.[^.]+)?(?:\.weight)?")
+_COPY = re.compile(r"(?:base_model\.model\.)?(.+)\.base_layer\.weight")
+# What a PEFT config may ask for beside low-rank matrices, and what it must be.
+_NEEDED = {"peft_type": "LORA", "use_dora": False, "bias": "none", "lora_bias": False, "use_qalora": False}
+_ABSENT = ("modules_to_save", "layer_replication", "trainable_token_indices", "target_parameters", "use_bdlora")
+_ABSENT += ("alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config", "monteclora_config")
+_PATTERN = re.compile(r"[\w.^$\\|\[\]()-]{1,200}")  # without repetitions, which could take any time to match
 
 
 @dataclass(frozen=True)
@@ -94,11 +102,18 @@ def read_adapter(path: str | os.PathLike[str], model: GgufFile) -> LoraAdapter:
 
 def merged(model: GgufFile, adapters: Sequence[tuple[LoraAdapter, float]]) -> GgufFile:
     """The model with its matrices changed. Float32 stays so; what is not becomes float16."""
-    tensors = dict(model.tensors)
+    tensors = _untied(model) if any({EMBEDDING, OUTPUT} & adapter.changes.keys() for adapter, _ in adapters) else {}
+    tensors = {**model.tensors, **tensors}
     for name in {name for adapter, _ in adapters for name in adapter.changes}:
         found = [(adapter.changes[name], weight) for adapter, weight in adapters if name in adapter.changes]
         tensors[name] = _merged(tensors[name], [replace(change, scale=change.scale * by) for change, by in found])
     return replace(model, tensors=tensors)
+
+
+def _untied(model: GgufFile) -> dict[str, GgufTensor]:
+    """Embeddings that are the output matrix too, as two matrices: an adapter changes one of them."""
+    both = model.tensors.get(EMBEDDING)
+    return {} if OUTPUT in model.tensors or both is None else {OUTPUT: replace(both, name=OUTPUT)}
 
 
 def _merged(tensor: GgufTensor, changes: Sequence[LowRankChange]) -> GgufTensor:
@@ -115,7 +130,7 @@ def _merged(tensor: GgufTensor, changes: Sequence[LowRankChange]) -> GgufTensor:
 
 
 def _check(path: Path, model: GgufFile, name: str, change: LowRankChange) -> None:
-    tensor = model.tensors.get(name)
+    tensor = {**model.tensors, **_untied(model)}.get(name)
     if tensor is None:
         raise ProgramError(f"{path} changes {name}, which {model.path.name} does not have: it is for another model")
     rank = change.down.dims[0] if len(change.down.dims) == 2 else 0
@@ -145,6 +160,8 @@ def _from_gguf(path: Path, model: GgufFile) -> dict[str, LowRankChange]:
     changes = {}
     for target, pair in pairs.items():
         down, up = _pair(path, target, pair, "a", "b")
+        if target == EMBEDDING:  # whose rows are looked up in lora_a
+            down, up = transposed(up), down
         changes[target] = LowRankChange(down, up, alpha / max(down.dims[0], 1) if alpha else 1.0)
     return changes
 
@@ -159,30 +176,46 @@ def _from_peft(folder: Path, model: GgufFile) -> dict[str, LowRankChange]:
     if not (folder / PEFT_CONFIG).is_file():
         raise InputError(f"{folder} is neither a GGUF adapter nor a PEFT folder with {PEFT_CONFIG}")
     config = read_json(folder / PEFT_CONFIG)
-    for name, wanted in (("peft_type", "LORA"), ("use_dora", False), ("fan_in_fan_out", False), ("bias", "none")):
+    for name, wanted in _NEEDED.items():
         if config.get(name, wanted) != wanted:
-            raise UnsupportedError(f"{folder}: {name} is {config[name]!r}; only {wanted!r} is supported")
+            raise UnsupportedError(f"{folder}: {name} is {shown(config[name])}; only {wanted!r} is supported")
+    if name := next((name for name in _ABSENT if config.get(name)), None):
+        raise UnsupportedError(f"{folder}: {name} is {shown(config[name])}; only low-rank matrices are supported")
     recipe = next((recipe for recipe in RECIPES.values() if recipe.architecture == model.architecture), None)
     if recipe is None:
         raise UnsupportedError(f"PEFT adapters of {model.architecture} models are not supported; GGUF ones are")
     names = get_tensor_name_map(ARCHITECTURE[model.architecture], _layers(model))
     heads = model.get("attention.head_count")
-    sizes = {"num_attention_heads": heads, "num_key_value_heads": model.get("attention.head_count_kv", heads)}
+    groups = model.get("attention.head_count_kv", heads)
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": groups}
+    sizes |= {"new_decoder_architecture": True, "num_kv_heads": groups}  # as Falcon says it
     base = ModelConfig(folder / PEFT_CONFIG, sizes)
     pairs: dict[str, dict[str, StoredTensor]] = {}
     for name, tensor in read_shards(folder, "adapter_model").items():
+        if copied := _COPY.fullmatch(name):  # PEFT saves what embeddings were before
+            _check_copy(folder, model, mapped_name(folder, names, f"{copied[1]}.weight"), tensor)
+            continue
         found = _PEFT_NAME.fullmatch(name)
         if found is None:
             raise UnsupportedError(f"{folder} has the tensor {name}; only pairs of lora_A and lora_B are supported")
-        pairs.setdefault(found[1], {})[found[2]] = tensor
+        pairs.setdefault(found[1], {})[f"{found[2] or ''}{found[3]}"] = tensor
     changes = {}
     for source, pair in pairs.items():
-        down, up = _pair(folder, source, pair, "A", "B")
+        embeds = "embedding_A" in pair
+        down, up = _pair(folder, source, pair, *(("embedding_B", "embedding_A") if embeds else "AB"))
         target = mapped_name(folder, names, f"{source}.weight")
-        turned = recipe.change(base, as_floats(folder, target, up))  # its rows are those of the weight
-        scale = _peft_scale(folder, config, source, down.dims[0])
-        changes[target] = LowRankChange(as_floats(folder, target, down), turned, scale)
+        down, up = as_floats(folder, target, down), as_floats(folder, target, up)
+        if embeds:  # A looks up the columns of tokens
+            down, up = transposed(down), transposed(up)
+        turned = recipe.change(base, up)  # its rows are those of the weight
+        changes[target] = LowRankChange(down, turned, _peft_scale(folder, config, source, down.dims[0]))
     return changes
+
+
+def _check_copy(folder: Path, model: GgufFile, target: str, tensor: StoredTensor) -> None:
+    known = {**model.tensors, **_untied(model)}.get(target)
+    if known is None or known.dims != tensor.dims:
+        raise UnsupportedError(f"{folder} has {target} {list(tensor.dims)}: its model was given other tokens")
 
 
 def _layers(model: GgufFile) -> int:
@@ -194,8 +227,15 @@ def _layers(model: GgufFile) -> int:
 def _peft_scale(folder: Path, config: Mapping[str, Any], source: str, rank: int) -> float:
     alpha = config.get("lora_alpha", rank)
     for pattern, own in (config.get("alpha_pattern") or {}).items():
-        if re.fullmatch(rf"(.*\.)?({re.escape(pattern)})", source):
+        if not _PATTERN.fullmatch(pattern):
+            raise UnsupportedError(f"{folder}: alpha_pattern has {shown(pattern)}; only plain patterns are supported")
+        try:
+            found = re.match(rf"(.*\.)?({pattern})$", source)
+        except re.error as error:
+            raise ProgramError(f"{folder}: alpha_pattern has {shown(pattern)}, which is no pattern: {error}") from None
+        if found is not None:
             alpha = own
+            break
     if isinstance(alpha, bool) or not isinstance(alpha, int | float):
         raise ProgramError(f"{folder}: lora_alpha is {alpha!r}")
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank) if rank else 0.0

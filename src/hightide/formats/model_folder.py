@@ -23,7 +23,7 @@ from hightide.formats.fp8_weights import fp8_weights
 from hightide.formats.gguf import GgufFile, GgufTensor
 from hightide.formats.mixture_recipes import MIXTURE_RECIPES
 from hightide.formats.model_config import ModelConfig
-from hightide.formats.model_tensors import given, of_rows, stacked
+from hightide.formats.model_tensors import given, of_rows, stacked, transposed
 from hightide.formats.mxfp4_weights import mxfp4_weights
 from hightide.formats.packed_weights import unpacked
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
@@ -98,7 +98,8 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
                 continue
             if mapped in tensors:
                 raise ProgramError(f"{folder} has {mapped} twice, as {name} and under another name")
-            tensors[mapped] = recipe.change(config, replace(held, name=mapped))
+            read = replace(held, name=mapped)
+            tensors[mapped] = recipe.change(config, transposed(read) if mapped.endswith(recipe.transposed) else read)
     for name, items in stacks.items():
         if sorted(items) != list(range(len(items))):
             raise ProgramError(f"{folder} lacks some of the tensors of {name}")
