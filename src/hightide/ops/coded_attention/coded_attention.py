@@ -56,10 +56,10 @@ class QuantizedSdpa(CustomSdpa):
         if not out.numel:
             return
         heads, capacity = self.k.dims[2], self.k.dims[1]
-        coded = Coded(ctx.scratch(self.q.numel * 4), ctx.scratch(capacity * heads * 16))
-        attention = replace(self.attention(out), coded=coded)
-        yield plain_queries(self.q, self.q_zero, self.q_scale, coded.q)
-        yield self._codings(attention, coded.codings)
+        q, codings = ctx.scratch(self.q.numel * 4), ctx.scratch(capacity * heads * 16)
+        attention = replace(self.attention(out), coded=Coded(q, codings))
+        yield plain_queries(self.q, self.q_zero, self.q_scale, q)
+        yield self._codings(attention, codings)
         yield from attend(ctx, attention)
 
     def _codings(self, attention: Attention, out: Scratch) -> Dispatch:
