@@ -17,6 +17,8 @@ from hightide.llm.models import build_graph
 from hightide.ops.pages.pages import TILE
 from hightide.runtime.cpu_session import CpuSession
 
+UNUSED = 99  # a code, which no row is full of
+
 SIZES = RaggedSizes(rows=28, wanted=6, singles=7, tiles=9, page=4, pages=40, table=37)
 GREEDY = np.zeros(5, np.float32)
 
@@ -119,9 +121,11 @@ def alone(graph: Graph, tokens: np.ndarray) -> np.ndarray:
 
 
 def ragged_session(graph: Graph) -> CpuSession:
-    """The session of a ragged graph in float64, with NaN in every page."""
+    """The session of a ragged graph in float64, with NaN in every page, or a code that rows have not."""
     session = CpuSession(graph, RAGGED_DYNAMIC, RAGGED_INPUTS, dtype="float64")
-    session.write_state([np.full_like(array, np.nan) for array in session.read_state()])
+    session.write_state(
+        [np.full_like(array, np.nan if array.dtype.kind == "f" else UNUSED) for array in session.read_state()]
+    )
     return session
 
 
@@ -138,4 +142,5 @@ def untouched(state: np.ndarray, batches: Batches) -> bool:
     for tokens, pages in zip(batches.tokens, batches.pages, strict=True):
         at = np.arange(len(tokens))
         rows[pages[at // page] * page + at % page] = False
-    return bool(np.isnan(state[:, rows]).all() and not np.isnan(state[:, ~rows]).any())
+    is_unused = np.isnan(state) if state.dtype.kind == "f" else (state == UNUSED).all(axis=(2, 3), keepdims=True)
+    return bool(is_unused[:, rows].all() and not is_unused[:, ~rows].any())

@@ -24,6 +24,8 @@ FAULTS = {
     "twice the stride": ("permute", "* vec2<i32>(strides)", "* vec2<i32>(2, 1) * vec2<i32>(strides)"),
     "a slice that ignores the position": ("slice_position", "live_int(params.live_start)", "0"),
     "a cache that ignores the position": ("update_cache", "params.tokens + u32(", "params.tokens + 0u * u32("),
+    "bytes of a row left out": ("update_cache_zeros", "if (s < params.tokens)", "if (s + 1u < params.tokens)"),
+    "the scale of another row": ("coded_attention", "load_codings(row * params.kv_heads", "load_codings(0u * row"),
     "a key from the future": ("sdpa_cache_gqa", "min(keys, p + 1u)", "min(keys, p + 2u)"),
     "the present key hidden": ("sdpa_cache_mqa", "min(keys, p + 1u)", "min(keys, max(p, 1u))"),
     "a maximum that is not followed": ("attend", "sum_0_0 *= fade_0;", "sum_0_0 *= 1.0;"),

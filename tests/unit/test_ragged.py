@@ -14,6 +14,7 @@ from ragged_batches import SIZES, Batches, alone, decoder, ragged_session, untou
 
 from hightide.errors import HightideError
 from hightide.fuse import fuse
+from hightide.fuse.half_storage import with_half_caches
 from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, NotRaggedError, RaggedSizes, ragged
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
@@ -150,6 +151,29 @@ class Small:
         at = self.position if position is None else position
         return self.b.call("llama.custom_sdpa.default", q, *self.caches, at, None, 0.0, causal)
 
+    def coded(self, q: Any, k: Any, v: Any, depth: int = DEPTH) -> Any:
+        """The same on 8-bit codes of the first elements of each head, with scales and zero points by row of a head."""
+        b, given = self.b, []
+        for x, cached in ((q, False), (k, True), (v, True)):
+            x = b.call("aten.slice_copy.Tensor", x, 3, 0, depth, 1)
+            choose = "quantized_decomposed.choose_qparams_per_token_asymmetric.default"
+            scale, zero = b.call(choose, x, 1, dtype=("float32", "int32"))
+            codes = b.call(
+                "quantized_decomposed.quantize_per_token.default", x, scale, zero, -128, 127, 1, dtype="int8"
+            )
+            parts = [codes, b.call("aten._to_copy.default", zero, dtype="int8"), scale]
+            if cached:
+                held = [b.zeros((1, CONTEXT, *part.dims[2:]), part.dtype) for part in parts]
+                for part, cache in zip(parts, held, strict=True):
+                    b.call("llama.update_cache.default", part, cache, self.position, dtype=part.dtype)
+                parts = held
+            given.append(parts)
+        codes, zeros, scales = zip(*given, strict=True)
+        coding = [x for pair in zip(zeros, scales, strict=True) for x in pair]
+        rule = (self.position, None, 0.0, True, None)
+        made = b.call("llama.custom_quantized_sdpa.default", *codes, *rule, *coding, False, dtype="float32")
+        return made if depth == DEPTH else b.call("aten.cat.default", [made, made], 3)
+
     def layer(self, x: Any, attend: Callable[..., Any] | None = None, **options: Any) -> Any:
         q, k, v = (self.heads(x) for _ in range(3))
         attended = (attend or self.sdpa)(q, k, v, **options)
@@ -213,6 +237,8 @@ def in_parts(m: Small) -> Any:
 PROVEN: dict[str, Callable[[Small], Graph]] = {
     "plain": lambda m: m.graph(m.layer(m.x)),
     "updates apart": lambda m: m.graph(m.layer(m.x, m.apart)),
+    "codes": lambda m: m.graph(m.layer(m.x, m.coded)),
+    "what nobody reads": lambda m: (m.b.call("aten.select_copy.int", m.input_pos, 0, 0), m.graph(m.layer(m.x)))[1],
     "experts": lambda m: m.graph(m.layer(of_pairs(m))),
     "learned positions": lambda m: m.graph(m.layer(learned_positions(m, True))),
     "learned positions by a sum": lambda m: m.graph(m.layer(learned_positions(m, False))),
@@ -236,6 +262,15 @@ def test_what_is_proven_is_right(name: str) -> None:
     form = ragged(graph, SIZES)
     for seed in range(3):
         assert_same_rows(graph, form, fuse(form), seed=seed)
+
+
+def test_scales_of_codes_are_not_held_as_halves() -> None:
+    """A half has eleven bits: it would round a scale by more than some codes differ."""
+    for build, halves in (("plain", True), ("codes", False)):
+        graph = PROVEN[build](Small())
+        for form in (graph, ragged(graph, SIZES)):
+            held = {value.dtype for value in with_half_caches(form).values if isinstance(value, TensorValue)}
+            assert ("float16" in held) == halves
 
 
 def test_a_head_of_every_token_is_taken_of_the_wanted_ones_only() -> None:
@@ -384,6 +419,10 @@ REFUSED: dict[str, tuple[Callable[[Small], Any], str]] = {
         r"custom_sdpa.default\) attends from another place",
     ),
     "a cache that is read": (cache_read, r"aten.sum.default\) "),
+    "half words of codes": (
+        lambda m: m.layer(m.x, m.coded, depth=DEPTH // 2),
+        r"custom_quantized_sdpa.default\) has rows of codes that are not whole words",
+    ),
     "a cache of two layers": (shared_cache, r"custom_sdpa.default\) attends to a KV cache that another op"),
     "a cache with a past": (filled_cache, r"sdpa_with_kv_cache.default\) changes state of"),
     "attention without a cache": (

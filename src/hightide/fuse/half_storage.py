@@ -43,7 +43,9 @@ def with_half_caches(graph: Graph) -> Graph:
         family.setdefault(root, []).append(id)
     others = {*graph.inputs, *graph.outputs}
     for call in graph.calls:
-        if REGISTRY[call.name].family not in CACHING and call.index not in aliases.views:
+        op = REGISTRY[call.name]
+        others.update(call.args[name] for name in op.no_halves if name in call.args)
+        if op.family not in CACHING and call.index not in aliases.views:
             others.update(input_ids(graph, call), output_ids(graph, call))
     caches = {
         id

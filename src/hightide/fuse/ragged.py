@@ -31,7 +31,7 @@ from hightide.fuse.row_rules import (
     same,
 )
 from hightide.graph.blob import Zeros
-from hightide.graph.graph import Graph, OpCall, input_ids
+from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import ITEM_SIZE, Dims, ListValue, LiteralValue, SymIntValue, TensorValue
 from hightide.ops import REGISTRY
@@ -64,7 +64,8 @@ MEDIA = "media"  # of a graph that is given rows of images
 CACHED = ("sdpa_with_kv_cache.default", "llama.sdpa_with_kv_cache.default", "hightide.attention.default")
 UPDATES = ("update_cache.default", "llama.update_cache.default")
 SHORT_CONV = "hightide.short_conv.default"
-ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default")
+CODED = "llama.custom_quantized_sdpa.default"
+ATTENDS = ("custom_sdpa.default", "llama.custom_sdpa.default", CODED)
 
 
 @dataclass(frozen=True)
@@ -94,16 +95,16 @@ def ragged(graph: Graph, sizes: RaggedSizes) -> Graph:
     Its caches become pools of pages. NotRaggedError if it cannot be proven to give what it gives each sequence alone.
     """
     walk = _Walk(graph, sizes)
-    for call in graph.calls:
+    for call in _needed(graph):
         walk.take(call)
     return walk.finish()
 
 
 @dataclass
 class _Cache:
-    """A KV cache as a pool, and the rows that were written to it."""
+    """A KV cache, and the rows that were written to it."""
 
-    pool: TensorValue
+    held: TensorValue  # in the old graph
     rows: TensorValue | None = None
     read: bool = False
 
@@ -232,17 +233,21 @@ class _Walk:
             return tuple(self._given(call, item) for item in value.items)
         if not isinstance(value, TensorValue) or value.constant is None:
             refuse(call, "reads what an update of a KV cache gives")
-        self.known[id] = found = self._pool(call, value) if id in self._written else Fixed(self.builder.copied(value))
+        self.known[id] = found = self._cache(call, value) if id in self._written else Fixed(self.builder.copied(value))
         return found
 
-    def _pool(self, call: OpCall, value: TensorValue) -> _Cache:
+    def _cache(self, call: OpCall, value: TensorValue) -> _Cache:
         if len(value.dims) != 4 or value.dims[0] != 1 or not _is_zero(value):
             refuse(
                 call, f"changes state of {list(value.dims)}, which is not an empty KV cache [1, context, heads, depth]"
             )
-        dims = (1, self.sizes.pages * self.sizes.page, *value.dims[2:])
-        zeros = Zeros(math.prod(dims) * ITEM_SIZE[value.stored_dtype])
-        return _Cache(self.builder.copied(replace(value, dims=dims, constant=zeros)))
+        return _Cache(value)
+
+    def _pool(self, cache: _Cache, depth: int) -> TensorValue:
+        """A new pool of pages, with as many heads as a cache has and of its type."""
+        dims = (1, self.sizes.pages * self.sizes.page, cache.held.dims[2], depth)
+        zeros = Zeros(math.prod(dims) * ITEM_SIZE[cache.held.stored_dtype])
+        return self.builder.copied(replace(cache.held, dims=dims, constant=zeros))
 
     def _keep(self, call: OpCall, made: list[Any]) -> None:
         for id, known in zip(self._outs(call), made, strict=True):
@@ -353,9 +358,13 @@ class _Walk:
         return None if sinks is None else sinks.value
 
     def _paged(self, call: OpCall, given: Given, k: Any, v: Any) -> None:
-        if not isinstance(k, _Cache) or not isinstance(v, _Cache) or k is v or k.rows is None or v.rows is None:
-            refuse(call, "attends to something that is not a pair of KV caches with this call's keys and values")
-        if k.read or v.read:
+        coding = [given.get(name) for name in ("k_scale", "k_zero", "v_scale", "v_zero")] if call.name == CODED else []
+        caches: list[_Cache] = [cache for cache in (k, v, *coding) if isinstance(cache, _Cache)]
+        if len(caches) != len(coding) + 2 or len({id(cache) for cache in caches}) != len(caches):
+            refuse(call, "attends to something that is not a pair of KV caches")
+        if any(cache.rows is None for cache in caches):
+            refuse(call, "attends to a KV cache without this call's keys and values")
+        if any(cache.read for cache in caches):
             refuse(call, "attends to a KV cache that another op has attended to")
         if not same(given["position"], POSITION):
             refuse(call, "attends from another place than the position")
@@ -364,27 +373,42 @@ class _Walk:
         if not given.get("causal", call.name not in ATTENDS):
             refuse(call, "is not causal: a token would see those after it")
         q, inputs = self._heads(call, given["q"], "queries"), self.inputs
-        out = self.builder.call(
-            "hightide.paged_attention.default",
-            q=q,
-            k_pool=k.pool,
-            v_pool=v.pool,
-            singles=inputs["singles"],
-            tiles=inputs["tiles"],
-            pages=inputs["pages"],
-            longest=self._longest,
-            page=self.sizes.page,
-            scale=float(scale_of(given.get("scale"), q.dims[3])),
-            window=given.get("window", 0),
-            softcap=given.get("softcap", 0.0),
-            sinks=self._sinks(call, given.get("sinks")),
-            k=k.rows,
-            v=v.rows,
-            places=inputs["places"],
-            dtype=self.dtype(call.out),
-        )
-        k.read = v.read = True
+        made = {
+            "q": q,
+            "k_pool": self._pool(k, k.held.dims[3]),
+            "v_pool": self._pool(v, v.held.dims[3]),
+            **{name: inputs[name] for name in ("singles", "tiles", "pages", "places")},
+            "longest": self._longest,
+            "page": self.sizes.page,
+            "scale": float(scale_of(given.get("scale"), q.dims[3])),
+            "window": given.get("window", 0),
+            "softcap": given.get("softcap", 0.0),
+            "sinks": self._sinks(call, given.get("sinks")),
+            "k": k.rows,
+            "v": v.rows,
+        }
+        if coding:
+            made |= self._codings(call, given, caches)
+        name = "hightide.paged_coded_attention.default" if coding else "hightide.paged_attention.default"
+        out = self.builder.call(name, **made, dtype=self.dtype(call.out))
+        for cache in caches:
+            cache.read = True
         self.known[call.out] = TokenRows(out, 1, LENGTH, self.positions.most)
+
+    def _codings(self, call: OpCall, given: Given, caches: list[_Cache]) -> dict[str, Any]:
+        """What attention on codes is given beside them: scales and zero points, and a pool for those of the caches."""
+        k, v, k_scale, k_zero, v_scale, v_zero = caches
+        if any(math.prod(cache.held.dims[2:]) % 4 for cache in (k, v)):
+            refuse(call, "has rows of codes that are not whole words")
+        return {
+            "codings": self._pool(k_scale, 4),
+            "q_zero": self._heads(call, given["q_zero"], "zero points"),
+            "q_scale": self._heads(call, given["q_scale"], "scales"),
+            "k_zero": k_zero.rows,
+            "k_scale": k_scale.rows,
+            "v_zero": v_zero.rows,
+            "v_scale": v_scale.rows,
+        }
 
     def _short_conv(self, call: OpCall, given: Given) -> None:
         mixed, cache, weight = given["mixed"], given["cache"], given["weight"]
@@ -399,7 +423,7 @@ class _Walk:
             "hightide.paged_conv.default",
             mixed.value,
             weight.value,
-            cache.pool,
+            self._pool(cache, cache.held.dims[3]),
             *lists,
             self.sizes.page,
             self.inputs["places"],
@@ -437,6 +461,17 @@ class _Walk:
         b.values[value.id] = replace(value, host_dtype=old.host_dtype)
         how = [self.inputs[name] for name in ("settings", "masks", "masked")]
         return b.graph(value, b.call("hightide.sample.default", value, *how, dtype="int32"))
+
+
+def _needed(graph: Graph) -> list[OpCall]:
+    """The calls whose results somebody reads, or that change something."""
+    read, needed = {*graph.outputs}, []
+    for call in reversed(graph.calls):
+        op = REGISTRY.get(call.name)
+        if op is None or op.mutates or read.intersection(output_ids(graph, call)):
+            needed.append(call)
+            read.update(input_ids(graph, call))
+    return needed[::-1]
 
 
 def _vocabulary(graph: Graph) -> int:

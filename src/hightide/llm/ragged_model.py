@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,10 +102,12 @@ def _media_dims(graph: Graph) -> Dims:
 
 
 def _cache_bytes(graph: Graph, aliases: Aliases, halves: bool) -> list[int]:
-    """What each KV cache takes for one token."""
+    """What each KV cache takes for one token; scales and zero points of codes are floats, one for each head."""
     caches = [graph.values[id] for id in aliases.state]
-    dims = [value.dims for value in caches if isinstance(value, TensorValue) and len(value.dims) == 4]
-    return [heads * depth * (2 if halves else 4) for _, _, heads, depth in dims]
+    held = [value for value in caches if isinstance(value, TensorValue) and len(value.dims) == 4]
+    floats = 2 if halves else 4
+    sizes = [(4 if v.dims[3] == 1 else 1 if v.dtype == "int8" else floats) for v in held]
+    return [math.prod(v.dims[2:]) * size for v, size in zip(held, sizes, strict=True)]
 
 
 def _levels(sizes: RaggedSizes, words: int) -> list[tuple[Dims, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 from hightide.graph.blob import AnyBlob, Blob, Zeros
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import SymExpr
-from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
+from hightide.graph.values import ITEM_SIZE, Dims, ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops import REGISTRY
 from hightide.ops.arguments import converted
 from hightide.ops.binding import name_arguments
@@ -52,9 +52,9 @@ class GraphBuilder:
         self.values.append(copy)
         return copy
 
-    def zeros(self, dims: Sequence[int]) -> TensorValue:
-        """Zeros in float32, for state."""
-        return self._tensor(tuple(dims), "float32", Zeros(math.prod(dims) * 4))
+    def zeros(self, dims: Sequence[int], dtype: str = "float32") -> TensorValue:
+        """Zeros, for state."""
+        return self._tensor(tuple(dims), dtype, Zeros(math.prod(dims) * ITEM_SIZE[dtype]))
 
     def call(
         self,

@@ -164,6 +164,7 @@ class Op:
     tolerance: ClassVar[float] = SUMMED  # how far a result may be off, of the largest value in its row
     aliases: ClassVar[str] = ""  # the argument whose memory the output is; planned only if it must be a copy
     mutates: ClassVar[tuple[str, ...]] = ()  # arguments whose memory it writes
+    no_halves: ClassVar[tuple[str, ...]] = ()  # arguments that stay float32 where KV caches become halves
     flops_per_element: ClassVar[float] = 1
     reference: ClassVar[Callable[..., Any]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.errors import InputError
+from hightide.errors import InputError, UnsupportedError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
@@ -20,10 +20,12 @@ def update_caches(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, **wher
     """k and v [1, S, H, D] into their caches [1, C, H, D]: at a `position`, or at `places`, of which there are S."""
     key_width, value_width = k.dims[2] * k.dims[3], v.dims[2] * v.dims[3]
     step = 4 if key_width % 4 == 0 and value_width % 4 == 0 else 1
-    paged = "places" in where
+    paged, codes = "places" in where, moved_kind(k, k_cache) == "u8"
+    if codes and step == 1:
+        raise UnsupportedError(f"rows of {key_width} and {value_width} codes are not whole words")
     if paged:
         where["capacity"] = k_cache.dims[1]
-    return kernel("attention/kv_update.wgsl", VEC4=step == 4, PAGED=paged).over(
+    return kernel("attention/kv_update.wgsl", VEC4=step == 4, PAGED=paged, CODES=codes).over(
         ceil_div((k.numel + v.numel) // step, 64),
         k=k,
         v=v,

@@ -1,6 +1,7 @@
 // New keys and values into their places: k_cache[0, position + s] = k[0, s], and the same of v.
 // One thread per element of k, then of v. VEC4: elements are vec4<f32>. PAGED: row s has a place of its own.
-#const T = "vec4<f32>" if VEC4 else "f32"
+// CODES: elements are bytes, counted in words of four.
+#const T = "u32" if CODES else "vec4<f32>" if VEC4 else "f32"
 #params keys: u32, values: u32, key_width: u32, value_width: u32
 #params position: live if not PAGED
 #params capacity: u32 if PAGED   // rows of the caches

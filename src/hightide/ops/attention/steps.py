@@ -74,7 +74,7 @@ class Coded:
     """Where k and v are 8-bit codes."""
 
     q: Scratch  # floats
-    codings: Scratch  # of each row and head the scale and zero point of its key, then of its value
+    codings: Scratch | Tensor  # of each row and head the scale and zero point of its key, then of its value
 
 
 @dataclass(frozen=True)

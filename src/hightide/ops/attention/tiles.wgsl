@@ -137,12 +137,13 @@ var<workgroup> key_rows: array<u32, LANES>;
                 #for a in 4
                 let i_$a = min(i + ${a}u * slices, here - 1u);
                 #if PAGED
-                let at_$a = v_start(kv_head) + key_rows[i_$a] * params.v_row + d;
+                let row_$a = key_rows[i_$a];
                 #else
-                let at_$a = v_start(kv_head) + (start + i_$a) * params.v_row + d;
+                let row_$a = start + i_$a;
                 #end
+                let at_$a = v_start(kv_head) + row_$a * params.v_row + d;
                 #if CODES
-                let coding_$a = coding_at(start + i_$a, kv_head);
+                let coding_$a = coding_at(row_$a, kv_head);
                 #end
                 #for c in CHUNKS
                 let value_${a}_$c = value_at(select(0u, at_$a + $c * LANES, d + $c * LANES < params.value_depth)${", coding_" if CODES else ""}${a if CODES else ""});

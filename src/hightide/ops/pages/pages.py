@@ -23,7 +23,7 @@ from hightide.ops.attention.attention import Rule, attended, check_sinks
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
 from hightide.ops.attention.cache import RopeOp
 from hightide.ops.attention.cache_updates import update_caches
-from hightide.ops.attention.steps import Attention, Pages, attend
+from hightide.ops.attention.steps import Attention, Coded, Pages, attend
 from hightide.ops.contract import Context, Dispatch, Int, Op, Tensor, ceil_div, expr_of, kernel, op
 from hightide.ops.pages.work_lists import TILE, one_sequence
 
@@ -83,7 +83,7 @@ class PagedAttentionOp(AttentionOp):
         seen = min(capacity, keys * sequences)
         return Seen(self.k_pool, self.v_pool, self.q.dims[2], rows, seen, capacity, rows * keys)
 
-    def attention(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+    def attention(self, ctx: Context, out: Tensor, coded: Coded | None = None) -> Iterable[Dispatch]:
         for tiles, tokens in ((self.singles, 1), (self.tiles, TILE)):
             attention = Attention(
                 q=self.q,
@@ -98,6 +98,7 @@ class PagedAttentionOp(AttentionOp):
                 softcap=self.softcap,
                 sinks=self.sinks,
                 pages=Pages(tiles, self.pages, self.page, tokens, self.longest),
+                coded=coded,
             )
             yield from attend(ctx, attention)
 
@@ -124,14 +125,12 @@ class AttendPages(PagedAttentionOp):
         return self.attention(ctx, out)
 
 
-@op("hightide.paged_attention.default", family="attention")
-class PagedAttention(PagedAttentionOp):
+class UpdatingPages(PagedAttentionOp):
     """k and v [1, T, Hkv, D] into their `places`, then attention."""
 
     k: Tensor
     v: Tensor
     places: Tensor
-    mutates = ("k_pool", "v_pool")
 
     def outputs(self, ctx: Context) -> list[Dims]:
         dims = super().outputs(ctx)
@@ -142,15 +141,25 @@ class PagedAttention(PagedAttentionOp):
         ctx.require_indices(self.places, 0, self.k_pool.dims[1] - 1, "place")
         return dims
 
-    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        yield update_caches(self.k, self.v, self.k_pool, self.v_pool, places=self.places)
-        yield from self.attention(ctx, out)
+    def update(self) -> Dispatch:
+        return update_caches(self.k, self.v, self.k_pool, self.v_pool, places=self.places)
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
         for pool, rows in (("k_pool", "k"), ("v_pool", "v")):
             arguments[pool][:, arguments["places"]] = arguments[rows]
         return super().evaluate(arguments)
+
+
+@op("hightide.paged_attention.default", family="attention")
+class PagedAttention(UpdatingPages):
+    """Attention over pools of floats."""
+
+    mutates = ("k_pool", "v_pool")
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield self.update()
+        yield from self.attention(ctx, out)
 
 
 @op("hightide.rope_pages.default", family="attention")
