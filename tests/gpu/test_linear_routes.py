@@ -132,15 +132,15 @@ def test_large_tiles_of_floats_are_right(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "gated"),
+    ("kind", "route", "gated"),
     [
-        pytest.param(kind, gated, marks=[pytest.mark.slow] * (kind not in FAST or not gated))
+        pytest.param(kind, route, gated, marks=[pytest.mark.slow] * (kind not in FAST or not gated))
         for kind in BLOCK_TYPES
+        for route in ("split", "subgroups")  # alike, but for the sum over lanes
         for gated in (False, True)
-        if gated or kind in TURNED
+        if kind in TURNED or (gated and route == "subgroups")
     ],
 )
-@pytest.mark.parametrize("route", ["split", "subgroups"])
 def test_a_norm_within_a_linear_is_right(kind: str, route: str, gated: bool, device: Device) -> None:
     """In one dispatch for few rows, in two for many."""
     choices = possible(device, {GEMV.name: route, GEMM.name: "shared"})
