@@ -34,6 +34,7 @@ from hightide.web.weight_shards import WeightShards
 
 PROGRAM_NAMES = ["llama_fp16", "llama_8da4w", "qwen3", "two_dims", "slices"]
 POSITIONS = (0, 7, 40)
+MODELS = Path(__file__).parents[2] / "models"
 
 
 class Elements(dict[Any, int]):
@@ -54,11 +55,19 @@ def test_a_program_is_what_the_planner_made(name: str, tmp_path: Path) -> None:
     check(tmp_path, part.graph, part.dynamic, part.names, decoder=False)
 
 
-@pytest.mark.parametrize("name", ["llama_chunks", pytest.param("llama_fp16", marks=pytest.mark.slow)])
-def test_a_model_is_what_the_planner_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        PROGRAMS / "llama_chunks.pte",
+        pytest.param(PROGRAMS / "llama_fp16.pte", marks=pytest.mark.slow),
+        pytest.param(MODELS / "lfm2.gguf", marks=pytest.mark.slow),
+    ],
+    ids=lambda path: path.stem,
+)
+def test_a_model_is_what_the_planner_made(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr("hightide.web.export_file.WebGraph", lambda *a, **k: made.append(a) or WebGraph(*a, **k))
-    manifest = export_model(PROGRAMS / f"{name}.pte", tmp_path)
+    manifest = export_model(path, tmp_path, chunk=16)
     assert manifest["model"]["chunk"] == len([d for d in made[0][3] if d[RAGGED_INPUTS.index("wanted")] == (1,)])
     check(tmp_path, made[0][0], RAGGED_DYNAMIC, RAGGED_INPUTS, decoder=True)
 
