@@ -15,8 +15,9 @@ from fuzz.seeds import KINDS, seeds
 from fuzz.workers import Failure, Job, Pool, in_process
 
 # Of every hundred cases; "gpu" runs apart, a hundredth of the others.
-SHARES = {"pte": 38, "graph": 16, "gguf": 20, "ptd": 4, "json": 6, "sentencepiece": 3}
-SHARES |= {"tiktoken": 2, "llama2c": 2, "template": 3, "state": 3, "cache": 3}
+SHARES = {"pte": 30, "graph": 14, "gguf": 14, "ptd": 4, "json": 5, "sentencepiece": 3}
+SHARES |= {"folder": 6, "encoder": 4, "encoder_folder": 3, "split": 2, "adapter": 2, "peft": 3}
+SHARES |= {"tiktoken": 2, "llama2c": 2, "template": 2, "state": 2, "cache": 2}
 ON_GPU = 100
 
 

@@ -62,9 +62,9 @@ def _mutated(kind: str, name: str, data: bytes, chance: Random) -> bytes:
     if kind in ("pte", "gpu", "ptd"):
         traced = _traced(kind, name)
         makers += [*[traced.number] * 10, traced.offset, traced.offset, traced.text]
-    elif kind == "gguf":
+    elif kind in ("gguf", "encoder", "split", "adapter"):
         makers += [_gguf_field, _gguf_field, _gguf_field, _gguf_info, _gguf_info]
-    elif kind == "folder":
+    elif kind in ("folder", "encoder_folder", "peft"):
         makers += [_folder_config, _folder_config, _folder_header, _folder_header]
     elif kind in ("json", "cache"):
         makers += [_json_node] * 6

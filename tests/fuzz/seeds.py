@@ -8,13 +8,14 @@ import json
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
+from encoder_folders import ENCODERS, encoder_folder
 from gguf import GGMLQuantizationType, quants
 from hf_folders import folder_tensors, safetensors_bytes
 
@@ -190,24 +191,106 @@ def _folders() -> Iterator[tuple[str, bytes]]:
         "gemma3": {"model_type": "gemma3_text", "head_dim": WIDTH // 2, "query_pre_attn_scalar": WIDTH // 2},
         "phi3": {"model_type": "phi3", "rope_scaling": {"type": "su", "long_factor": [1] * 8, "short_factor": [1] * 8}},
         "gptq": {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 16}},
+        "awq": {"model_type": "llama", "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 16}},
     }
     for name, config in own.items():
-        architecture = "llama" if name == "gptq" else name
+        architecture = "llama" if name in PACKED else name
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
             path.write_bytes(tiny_model(architecture).encoded())
             tensors = folder_tensors(read_gguf(path))
-        if name == "gptq":
-            rows = tensors.pop("model.layers.0.mlp.down_proj.weight").shape[0]
-            parts = {"qweight": (4, rows), "qzeros": (2, rows // 8), "g_idx": (WIDTH,)}
-            packed = {part: np.zeros(dims, np.int32) for part, dims in parts.items()}
-            packed["scales"] = np.ones((2, rows), np.float16)
+        if name in PACKED:
+            del tensors["model.layers.0.mlp.down_proj.weight"]
+            packed = {part: np.zeros(dims, np.int32) for part, dims in PACKED[name].items()}
+            packed["scales"] = np.ones((2, WIDTH), np.float16)
             tensors |= {f"model.layers.0.mlp.down_proj.{part}": array for part, array in packed.items()}
         yield f"{name}.folder", json.dumps(sizes | config).encode() + b"\n" + safetensors_bytes(tensors)
 
 
+# By tool: the integers of a matrix [WIDTH, WIDTH] in groups of 16.
+PACKED: dict[str, dict[str, tuple[int, ...]]] = {
+    "gptq": {"qweight": (WIDTH // 8, WIDTH), "qzeros": (2, WIDTH // 8), "g_idx": (WIDTH,)},
+    "awq": {"qweight": (WIDTH, WIDTH // 8), "qzeros": (2, WIDTH // 8)},
+}
+
+
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _LLAMA3["original_max_position_embeddings"] = 32
+
+
+# ---- encoders, models in two files, adapters
+
+
+def _encoders() -> Iterator[tuple[str, bytes]]:
+    for name in ENCODER_NAMES:
+        yield f"{name}.gguf", (ENCODERS / f"{name}.gguf").read_bytes()
+
+
+def _encoder_folders() -> Iterator[tuple[str, bytes]]:
+    """As `_folders`."""
+    for name in ENCODER_NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            made = encoder_folder(name, Path(folder) / name)
+            config = json.dumps(json.loads((made / "config.json").read_text("utf-8"))).encode()
+            yield f"{name}.folder", config + b"\n" + (made / "model.safetensors").read_bytes()
+
+
+ENCODER_NAMES = ("bert", "bert_cls", "nomic", "modern_rank", "roberta_rank")
+
+
+def _halves() -> Iterator[tuple[str, bytes]]:
+    """The two files of a model, of which one is damaged."""
+    for number in range(2):
+        parts = tiny_model("llama")
+        parts.infos = parts.infos[:4] if number == 0 else parts.infos[4:]
+        parts.fields = parts.fields if number == 0 else parts.fields[:1]
+        for key, value in (("split.no", number), ("split.count", 2), ("split.tensors.count", 11)):
+            parts.fields.append(Field.of(key, value))
+        yield f"model-{number + 1:05}-of-00002.gguf", parts.encoded()
+
+
+CHANGED = {"blk.0.attn_q": (WIDTH, WIDTH), "blk.0.ffn_down": (WIDTH, WIDTH), "output": (VOCABULARY, WIDTH)}
+
+
+def _adapters() -> Iterator[tuple[str, bytes]]:
+    """Of the model in `model_file`: one to merge, and one to switch."""
+    fields = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"}
+    matrices = {f"{name}.weight": sides for name, sides in _sides(CHANGED).items()}
+    matrices["token_embd.weight"] = np.ones((VOCABULARY, 2), np.float32), np.ones((WIDTH, 2), np.float32)
+    for file, some in (("merged", list(matrices)), ("switched", list(matrices)[:2])):
+        parts = GgufParts([], [], b"")
+        for key, value in {**fields, "adapter.lora.alpha": 4.0}.items():
+            parts.fields.append(Field.of(key, value))
+        for name in some:
+            for side, matrix in zip("ab", matrices[name], strict=True):
+                parts.infos.append(Info(f"{name}.lora_{side}".encode(), matrix.shape[::-1], 0, len(parts.data)))
+                parts.data += matrix.tobytes() + bytes(-matrix.nbytes % 32)
+        yield f"{file}.gguf", parts.encoded()
+
+
+def _sides(dims: Mapping[str, tuple[int, int]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """(A, B) of rank 2."""
+    ones = np.ones
+    return {name: (ones((2, k), np.float32), ones((n, 2), np.float32)) for name, (n, k) in dims.items()}
+
+
+def _peft_folders() -> Iterator[tuple[str, bytes]]:
+    """As `_folders`, of the same model."""
+    layer = "base_model.model.model.layers.0"
+    modules = {f"{layer}.self_attn.q_proj": (WIDTH, WIDTH), f"{layer}.mlp.down_proj": (WIDTH, WIDTH)}
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none", "alpha_pattern": {"q_proj": 3}}
+    pairs = _sides(modules | {"base_model.model.lm_head": (VOCABULARY, WIDTH)})
+    tensors = {
+        f"{name}.lora_{side}.weight": m for name, both in pairs.items() for side, m in zip("AB", both, strict=True)
+    }
+    embedding = "base_model.model.model.embed_tokens.lora_embedding_"
+    tensors |= {f"{embedding}A": np.ones((2, VOCABULARY), np.float32), f"{embedding}B": np.ones((WIDTH, 2), np.float32)}
+    switched = {name: m for name, m in tensors.items() if layer in name}
+    for name, some in (("merged", tensors), ("switched", switched)):
+        yield (
+            f"{name}.peft",
+            json.dumps(config | {"use_rslora": name == "merged"}).encode() + b"\n" + safetensors_bytes(some),
+        )
 
 
 # ---- tokenizers
@@ -331,6 +414,11 @@ _MAKERS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "ptd": _data_files,
     "gguf": _models,
     "folder": _folders,
+    "encoder": _encoders,
+    "encoder_folder": _encoder_folders,
+    "split": _halves,
+    "adapter": _adapters,
+    "peft": _peft_folders,
     "json": _json_tokenizers,
     "sentencepiece": _sentencepiece,
     "tiktoken": _tiktoken,

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 from fuzz.op_graphs import decoded
-from fuzz.seeds import ADAPTER, EXTERNAL, model_file
-from hightide import LLM, load
+from fuzz.seeds import ADAPTER, EXTERNAL, model_file, seeds
+from hightide import LLM, Embedder, load
 from hightide.cli.conversation import Conversation
 from hightide.errors import FOREIGN, HightideError
 from hightide.fuse.half_storage import held
@@ -180,12 +180,53 @@ def _model(path: Path, chance: Random) -> None:
 
 
 def _folder(path: Path, chance: Random) -> None:
+    _model(_unpacked(path, "config.json", "model.safetensors"), chance)
+
+
+def _unpacked(path: Path, config: str, weights: str) -> Path:
+    """A folder that was kept as one file."""
     folder = path.with_suffix("")
     folder.mkdir(exist_ok=True)
-    config, _, weights = path.read_bytes().partition(b"\n")
-    folder.joinpath("config.json").write_bytes(config)
-    folder.joinpath("model.safetensors").write_bytes(weights)
-    _model(folder, chance)
+    for name, data in zip((config, weights), [*path.read_bytes().split(b"\n", 1), b""], strict=False):
+        folder.joinpath(name).write_bytes(data)
+    return folder
+
+
+def _encoder(path: Path, chance: Random) -> None:
+    with Embedder(path, device="cpu", context=chance.choice((None, 8)), max_texts=2) as embedder:
+        with _refusals():
+            embedder.embed([[1, 2, 3], [4]])
+        with _refusals():
+            embedder.rank(TEXT, [TEXT, "a"])
+        if embedder.tokenizer is not None:
+            with _refusals():
+                _text(embedder.tokenizer)
+
+
+def _encoder_folder(path: Path, chance: Random) -> None:
+    _encoder(_unpacked(path, "config.json", "model.safetensors"), chance)
+
+
+def _half(path: Path, chance: Random) -> None:
+    """The other file is whole."""
+    for name, data in seeds("split").items():
+        if name != path.name:
+            path.with_name(name).write_bytes(data)
+    _model(path, chance)
+
+
+def _adapter(path: Path, chance: Random) -> None:
+    refusals: list[HightideError] = []
+    ways: list[dict[str, Any]] = [{"merge": path}, {"adapters": {"x": path}}]
+    for given in ways:
+        with _refusals(refusals), LLM(model_file(), device="cpu", context=8, chunk=4, **given) as llm:
+            llm.generate([1, 2, 3], max_tokens=2, adapters={"x": 0.5} if "adapters" in given else None)
+    if len(refusals) == len(ways):
+        raise refusals[0]
+
+
+def _peft(path: Path, chance: Random) -> None:
+    _adapter(_unpacked(path, "adapter_config.json", "adapter_model.safetensors"), chance)
 
 
 def _tokenizer(path: Path, chance: Random) -> None:
@@ -268,6 +309,11 @@ _TARGETS: dict[str, Callable[[Path, Random], None]] = {
     "ptd": _data_file,
     "gguf": _model,
     "folder": _folder,
+    "encoder": _encoder,
+    "encoder_folder": _encoder_folder,
+    "split": _half,
+    "adapter": _adapter,
+    "peft": _peft,
     "json": _tokenizer,
     "sentencepiece": _tokenizer,
     "tiktoken": _tokenizer,

@@ -34,7 +34,10 @@ def _bert_name(config: ModelConfig, name: str) -> str | None:
 
 
 def _classifies(config: ModelConfig) -> bool:
-    return any("ForSequenceClassification" in str(name) for name in config.get("architectures") or ())
+    names = config.get("architectures") or []
+    if not isinstance(names, list):
+        raise ProgramError(f"{config.path}: architectures is {names!r}, not a list")
+    return any("ForSequenceClassification" in str(name) for name in names)
 
 
 def _bert_fields(config: ModelConfig) -> dict[str, Any]:

@@ -226,7 +226,10 @@ def _layers(model: GgufFile) -> int:
 
 def _peft_scale(folder: Path, config: Mapping[str, Any], source: str, rank: int) -> float:
     alpha = config.get("lora_alpha", rank)
-    for pattern, own in (config.get("alpha_pattern") or {}).items():
+    patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, dict):
+        raise ProgramError(f"{folder}: alpha_pattern is {shown(patterns)}, not an object")
+    for pattern, own in patterns.items():
         if not _PATTERN.fullmatch(pattern):
             raise UnsupportedError(f"{folder}: alpha_pattern has {shown(pattern)}; only plain patterns are supported")
         try:

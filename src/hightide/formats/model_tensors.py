@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from gguf import GGMLQuantizationType, quants
 
-from hightide.errors import ProgramError
+from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufTensor, block_size
 from hightide.graph.blob import Blob, ComputedRows
 
@@ -23,7 +23,10 @@ def read_rows(tensor: GgufTensor, first: int, count: int) -> np.ndarray:
     data = np.frombuffer(tensor.data.region(first * size, count * size), np.uint8)
     if tensor.type == "F32":
         return data.view(np.float32).reshape(count, width)
-    return quants.dequantize(data.reshape(count, size), GGMLQuantizationType[tensor.type]).reshape(count, width)
+    try:
+        return quants.dequantize(data.reshape(count, size), GGMLQuantizationType[tensor.type]).reshape(count, width)
+    except NotImplementedError:
+        raise UnsupportedError(f"tensor {tensor.name} is {tensor.type}, which nothing is computed with") from None
 
 
 def row_size(tensor: GgufTensor) -> tuple[int, int]:

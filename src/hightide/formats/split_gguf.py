@@ -26,6 +26,8 @@ def read_split_gguf(path: str | os.PathLike[str]) -> GgufFile:
     """A GGUF file, with the tensors of all files that belong to it; ProgramError that names a missing one."""
     opened = read_gguf(path)
     count, paths = opened.metadata.get("split.count", 1), split_paths(path)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise ProgramError(f"{path}: split.count is {count!r}, not a number of files")
     if count in (0, 1):
         return opened
     if count != len(paths):
