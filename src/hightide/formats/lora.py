@@ -33,8 +33,15 @@ _PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(embedding_)?([AB])
 _COPY = re.compile(r"(?:base_model\.model\.)?(.+)\.base_layer\.weight")
 # What a PEFT config may ask for beside low-rank matrices, and what it must be.
 _NEEDED = {"peft_type": "LORA", "use_dora": False, "bias": "none", "lora_bias": False, "use_qalora": False}
-_ABSENT = ("modules_to_save", "layer_replication", "trainable_token_indices", "target_parameters", "use_bdlora")
-_ABSENT += ("alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config", "monteclora_config")
+_ABSENT: tuple[str, ...] = ("modules_to_save", "layer_replication", "trainable_token_indices", "target_parameters")
+_ABSENT += (
+    "use_bdlora",
+    "alora_invocation_tokens",
+    "arrow_config",
+    "kasa_config",
+    "velora_config",
+    "monteclora_config",
+)
 _PATTERN = re.compile(r"[\w.^$\\|\[\]()-]{1,200}")  # without repetitions, which could take any time to match
 
 
@@ -179,8 +186,9 @@ def _from_peft(folder: Path, model: GgufFile) -> dict[str, LowRankChange]:
     for name, wanted in _NEEDED.items():
         if config.get(name, wanted) != wanted:
             raise UnsupportedError(f"{folder}: {name} is {shown(config[name])}; only {wanted!r} is supported")
-    if name := next((name for name in _ABSENT if config.get(name)), None):
-        raise UnsupportedError(f"{folder}: {name} is {shown(config[name])}; only low-rank matrices are supported")
+    for name in _ABSENT:
+        if config.get(name):
+            raise UnsupportedError(f"{folder}: {name} is {shown(config[name])}; only low-rank matrices are supported")
     recipe = next((recipe for recipe in RECIPES.values() if recipe.architecture == model.architecture), None)
     if recipe is None:
         raise UnsupportedError(f"PEFT adapters of {model.architecture} models are not supported; GGUF ones are")
