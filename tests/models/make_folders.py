@@ -156,6 +156,7 @@ FOLDERS = {
     "mixtral": _folder("Mixtral", **LOCAL_EXPERTS),
     "qwen2_moe": _folder("Qwen2Moe", **EXPERTS, shared_expert_intermediate_size=48),
     "qwen3_moe": _folder("Qwen3Moe", **EXPERTS, head_dim=32, norm_topk_prob=True),
+    "lfm2_moe": _folder("Lfm2Moe", **EXPERTS, layer_types=["conv", "full_attention"], num_dense_layers=1),
     "gpt_oss": _folder("GptOss", **GPT_OSS),
     "gpt_oss_mxfp4": _folder("GptOss", method="mxfp4", **GPT_OSS),
     "granitemoe": _folder("GraniteMoe", kept=False, **LOCAL_EXPERTS, **GRANITE),

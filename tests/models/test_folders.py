@@ -170,7 +170,7 @@ def test_shards(tmp_path: Path) -> None:
 FOLDERS = Path(__file__).parent / "folders"
 SAVED = ("cohere", "falcon_new", "gemma2", "gemma3", "gpt2", "gpt_neox", "granite", "llama", "mistral")
 SAVED += ("lfm2", "phi3", "qwen2", "qwen3", "stablelm_norms", "cohere2", "mistral3")
-MIXTURES = ("deepseek_v2", "deepseek_v3", "gpt_oss", "gpt_oss_mxfp4", "granitemoeshared", "mixtral")
+MIXTURES = ("deepseek_v2", "deepseek_v3", "gpt_oss", "gpt_oss_mxfp4", "granitemoeshared", "lfm2_moe", "mixtral")
 MIXTURES += ("qwen2_moe", "qwen3_moe")
 
 

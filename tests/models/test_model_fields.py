@@ -237,7 +237,7 @@ REFUSED: list[tuple[str, Callable[[GgufFile], GgufFile], type[HightideError], st
     ),
     ("lfm2", lambda f: changed(f, attention__head_count_kv=[0, 2]), ProgramError, "has 2 items, none for layer 2"),
     ("lfm2moe", lambda f: changed(f, expert_gating_func=1), UnsupportedError, "by function 1; only 2 is supported"),
-    ("deepseek2", joint_of_seven_rows, ProgramError, r"attn_kv_b.weight \[7, 32\] has no keys of 32 and values of 4"),
+    ("deepseek2", joint_of_seven_rows, ProgramError, r"attn_kv_b.weight \[7, 32\] does not have 4 heads"),
     (
         "gpt2",
         lambda f: changed(f, context_length=1024),

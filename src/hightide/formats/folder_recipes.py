@@ -281,7 +281,7 @@ def _ungrouped(tensor: GgufTensor, heads: int, groups: int) -> GgufTensor:
 # ---- LFM2
 
 
-def _lfm2_fields(config: ModelConfig) -> dict[str, Any]:
+def lfm2_fields(config: ModelConfig) -> dict[str, Any]:
     config.need("conv_bias", False)
     config.need("tie_embedding", True)
     kinds, found = config.get("layer_types"), config.get("full_attn_idxs")
@@ -292,9 +292,12 @@ def _lfm2_fields(config: ModelConfig) -> dict[str, Any]:
     return {
         "attention.head_count_kv": [0 if kind == "conv" else config.kv_heads for kind in kinds],
         "attention.layer_norm_rms_epsilon": config.get("norm_eps"),
-        "feed_forward_length": _lfm2_hidden(config),
         "shortconv.l_cache": config.count("conv_L_cache"),
     }
+
+
+def _lfm2_dense_fields(config: ModelConfig) -> dict[str, Any]:
+    return lfm2_fields(config) | {"feed_forward_length": _lfm2_hidden(config)}
 
 
 def _lfm2_hidden(config: ModelConfig) -> int:
@@ -307,7 +310,7 @@ def _lfm2_hidden(config: ModelConfig) -> int:
     return -(-wanted // multiple) * multiple
 
 
-def _lfm2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
+def lfm2_change(config: ModelConfig, tensor: GgufTensor) -> GgufTensor:
     """A convolution [width, 1, taps] has one column of its own; GGUF does not say so."""
     is_conv = tensor.name.endswith("shortconv.conv.weight") and len(tensor.dims) == 3 and tensor.dims[1] == 1
     return replace(tensor, dims=(tensor.dims[0], tensor.dims[2])) if is_conv else tensor
@@ -396,9 +399,10 @@ _GPT2 = {"n_positions": 1024, "layer_norm_epsilon": 1e-5, "tie_word_embeddings":
 _NEOX = {**_LAYER_NORMS, "rotary_pct": 0.25, "use_parallel_residual": True}
 _FALCON = {**_ROPE, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "multi_query": True}
 _FALCON["tie_word_embeddings"] = True
-_LFM2 = {"rope_theta": 1_000_000.0, "norm_eps": 1e-5, "max_position_embeddings": 128_000, "num_key_value_heads": 8}
-_LFM2 |= {"tie_word_embeddings": True, "conv_L_cache": 3, "intermediate_size": 12_288}
-_LFM2 |= {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
+LFM2 = {"rope_theta": 1_000_000.0, "norm_eps": 1e-5, "max_position_embeddings": 128_000, "num_key_value_heads": 8}
+LFM2 |= {"tie_word_embeddings": True, "conv_L_cache": 3}
+_LFM2 = {**LFM2, "intermediate_size": 12_288, "block_auto_adjust_ff_dim": True}
+_LFM2 |= {"block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
 _GEMMA3_RECIPE = FolderRecipe("gemma3", _GEMMA3, _gemma3_fields, _norms_up)
 
 RECIPES: dict[str, FolderRecipe] = {
@@ -426,5 +430,5 @@ RECIPES: dict[str, FolderRecipe] = {
     "gpt2": FolderRecipe("gpt2", _GPT2, _gpt2_fields, transposed=_GPT2_LINEARS),
     "gpt_neox": FolderRecipe("gptneox", _NEOX, _neox_fields, _neox_change),
     "falcon": FolderRecipe("falcon", _FALCON, _falcon_fields, _falcon_change),
-    "lfm2": FolderRecipe("lfm2", _LFM2, _lfm2_fields, _lfm2_change),
+    "lfm2": FolderRecipe("lfm2", _LFM2, _lfm2_dense_fields, lfm2_change),
 }

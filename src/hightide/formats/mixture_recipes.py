@@ -7,16 +7,20 @@ which are stacked by their names, or gates and ups in one tensor, which is taken
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.folder_recipes import (
     GRANITE,
+    LFM2,
     LLAMA,
     QWEN,
     FolderRecipe,
     check_pattern,
     granite_fields,
+    lfm2_change,
+    lfm2_fields,
     llama_fields,
     only_silu,
     qwen_fields,
@@ -25,7 +29,7 @@ from hightide.formats.folder_recipes import (
 )
 from hightide.formats.gguf import GgufTensor
 from hightide.formats.model_config import ModelConfig
-from hightide.formats.model_tensors import some_rows, transposed
+from hightide.formats.model_tensors import latent_parts, some_rows, transposed
 
 LAYER = re.compile(r"model\.layers\.(\d{1,9})\.")
 SOFTMAX, SIGMOID = 1, 2  # as GGUF numbers what scores of experts go through
@@ -174,17 +178,31 @@ def _deepseek_parts(config: ModelConfig, name: str, tensor: GgufTensor) -> dict[
     """What makes keys and values of a latent vector, per head; that of keys the other way round."""
     if not name.endswith(".kv_b_proj.weight"):
         return _gate_and_up(config, name, tensor)
-    keys, values = config.count("qk_nope_head_dim"), config.count("v_head_dim")
-    if len(tensor.dims) != 2 or tensor.dims[0] != config.heads * (keys + values):
-        raise ProgramError(
-            f"{config.path.parent}: {name} {list(tensor.dims)} does not have {config.heads} heads of {keys} rows for "
-            f"keys and {values} for values"
-        )
-    heads = GgufTensor(name, tensor.type, (config.heads, keys + values, tensor.dims[1]), tensor.data)
-    return {
-        name.replace("kv_b_proj", "k_b_proj"): transposed(some_rows(heads, 0, keys)),
-        name.replace("kv_b_proj", "v_b_proj"): some_rows(heads, keys, values),
+    lengths = config.count("qk_nope_head_dim"), config.count("v_head_dim")
+    keys, values = latent_parts(replace(tensor, name=name), config.heads, *lengths)
+    return {name.replace("kv_b_proj", "k_b_proj"): keys, name.replace("kv_b_proj", "v_b_proj"): values}
+
+
+# ---- LFM2
+
+
+def _lfm2_moe_fields(config: ModelConfig) -> dict[str, Any]:
+    config.need("norm_topk_prob", True)
+    return lfm2_fields(config) | {
+        "leading_dense_block_count": config.get("num_dense_layers"),
+        "expert_feed_forward_length": config.get("moe_intermediate_size"),
+        "expert_gating_func": SIGMOID,
+        "expert_weights_scale": config.get("routed_scaling_factor"),
     }
+
+
+def _lfm2_moe_name(config: ModelConfig, name: str) -> str | None:
+    if name.endswith(".expert_bias"):
+        return f"{name}.bias"
+    if item := re.fullmatch(r"(.+)\.feed_forward\.experts\.(\d{1,5})\.(w[123])\.weight", name):
+        side = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}[item[3]]
+        return f"{item[1]}.mlp.experts.{item[2]}.{side}.weight"
+    return name
 
 
 _MIXTRAL = {**LLAMA, "rms_norm_eps": 1e-5, "rope_theta": 1_000_000.0, "num_key_value_heads": 8}
@@ -218,11 +236,14 @@ _DEEPSEEK_V2["moe_intermediate_size"] = 1407  # and topk_method is "greedy", whe
 _DEEPSEEK_V3 = {**_DEEPSEEK, "first_k_dense_replace": 3, "n_shared_experts": 1, "routed_scaling_factor": 2.5}
 _DEEPSEEK_V3 |= {"moe_intermediate_size": 2048, "max_position_embeddings": 4096, "norm_topk_prob": True}
 _DEEPSEEK_V3 |= {"n_group": 8, "topk_group": 4, "num_experts_per_tok": 8}
+_LFM2_MOE = {**LFM2, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2}
+_LFM2_MOE |= {"num_experts": 32, "num_experts_per_tok": 4, "norm_topk_prob": True, "routed_scaling_factor": 1.0}
 _GRANITE_MOE_RECIPE = FolderRecipe(
     "granitemoe", _GRANITE_MOE, _granite_moe_fields, turned, rename=_granite_moe_name, parts=_gate_and_up
 )
 
 MIXTURE_RECIPES: dict[str, FolderRecipe] = {
+    "lfm2_moe": FolderRecipe("lfm2moe", _LFM2_MOE, _lfm2_moe_fields, lfm2_change, rename=_lfm2_moe_name),
     "mixtral": FolderRecipe("llama", _MIXTRAL, llama_fields, turned, rope_freqs, _moe_name, _gate_and_up),
     "qwen2_moe": FolderRecipe("qwen2moe", _QWEN2_MOE, _qwen2_moe_fields, rename=_moe_name, parts=_gate_and_up),
     "qwen3_moe": FolderRecipe("qwen3moe", _QWEN3_MOE, _qwen3_moe_fields, rename=_moe_name, parts=_gate_and_up),

@@ -110,6 +110,16 @@ def transposed(tensor: GgufTensor) -> GgufTensor:
     return of_rows(tensor, kind, (*outer, width, height), rows)
 
 
+def latent_parts(tensor: GgufTensor, heads: int, keys: int, values: int) -> tuple[GgufTensor, GgufTensor]:
+    """What makes keys and values of a latent vector, with rows for both of each head, as the matrices of each head:
+    for keys the other way round [heads, latent, keys], and for values [heads, values, latent]."""
+    if len(tensor.dims) != 2 or tensor.dims[0] != heads * (keys + values):
+        found = f"{tensor.name} {list(tensor.dims)}"
+        raise ProgramError(f"{found} does not have {heads} heads of {keys} rows for keys and {values} for values")
+    by_head = replace(tensor, dims=(heads, keys + values, tensor.dims[1]))
+    return transposed(some_rows(by_head, 0, keys)), some_rows(by_head, keys, values)
+
+
 def shifted(tensor: GgufTensor, by: float) -> GgufTensor:
     """`by` more, in float32."""
     return of_rows(tensor, "F32", tensor.dims, lambda first, count: read_rows(tensor, first, count) + np.float32(by))

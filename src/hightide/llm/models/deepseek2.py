@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufTensor
-from hightide.formats.model_tensors import reordered, stacked, transposed
+from hightide.formats.model_tensors import latent_parts
 from hightide.graph.values import TensorValue
 from hightide.llm.models.mixtures import head_linear, mixture, shared_expert
 from hightide.llm.models.model_builder import ModelBuilder
@@ -62,16 +60,7 @@ def _by_head(m: ModelBuilder, layer: str, heads: int, keys: int) -> tuple[GgufTe
     if m.has(f"{layer}.attn_k_b.weight"):
         m.leave_out(both)  # some files have it as well
         return m.tensor(f"{layer}.attn_k_b.weight"), m.tensor(f"{layer}.attn_v_b.weight")
-    tensor = m.tensor(both)
-    if len(tensor.dims) != 2 or tensor.dims[0] % heads or tensor.dims[0] // heads <= keys:
-        raise ProgramError(
-            f"{m.file.path}: {both} {list(tensor.dims)} has no keys of {keys} and values of {heads} heads"
-        )
-    rows = np.arange(tensor.dims[0]).reshape(heads, -1)
-    return (
-        stacked(f"{layer}.attn_k_b.weight", [transposed(reordered(tensor, own[:keys])) for own in rows]),
-        stacked(f"{layer}.attn_v_b.weight", [reordered(tensor, own[keys:]) for own in rows]),
-    )
+    return latent_parts(m.tensor(both), heads, keys, m.count("attention.value_length"))
 
 
 def _magnitude(m: ModelBuilder) -> float:
