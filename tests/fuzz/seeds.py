@@ -28,6 +28,7 @@ from hightide.llm.models import ARCHITECTURES
 from hightide.llm.pretokenizers import BYTES
 
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
+SAVED_FOLDERS = CONFORMANCE.with_name("models") / "folders"
 EXTERNAL = CONFORMANCE / "external" / "external.ptd"  # the data of external.pte
 LARGEST = 16_500  # bytes: small files are read often
 WIDTH, VOCABULARY = 32, 300
@@ -205,6 +206,10 @@ def _folders() -> Iterator[tuple[str, bytes]]:
             packed["scales"] = np.ones((2, WIDTH), np.float16)
             tensors |= {f"model.layers.0.mlp.down_proj.{part}": array for part, array in packed.items()}
         yield f"{name}.folder", json.dumps(sizes | config).encode() + b"\n" + safetensors_bytes(tensors)
+    for name in ("deepseek_v3", "gpt_oss_mxfp4", "qwen3_fp8"):
+        saved = SAVED_FOLDERS / name
+        config = json.loads((saved / "config.json").read_text("utf-8"))
+        yield f"{name}.folder", json.dumps(config).encode() + b"\n" + (saved / "model.safetensors").read_bytes()
 
 
 # By tool: the integers of a matrix [WIDTH, WIDTH] in groups of 16.

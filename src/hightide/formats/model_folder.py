@@ -26,6 +26,7 @@ from hightide.formats.model_config import ModelConfig
 from hightide.formats.model_tensors import given, of_rows, stacked, transposed
 from hightide.formats.mxfp4_weights import mxfp4_weights
 from hightide.formats.packed_weights import unpacked
+from hightide.formats.rerankers import with_rank_head
 from hightide.formats.safetensors import StoredTensor, read_json, read_shards
 
 CONFIG = "config.json"
@@ -65,7 +66,7 @@ def read_folder(path: str | os.PathLike[str]) -> GgufFile:
     tensors = _tensors(folder, config, recipe)
     fields = {f"{recipe.architecture}.{name}": value for name, value in _fields(config, recipe).items()}
     metadata = {"general.architecture": recipe.architecture, "general.name": folder.name, **fields}
-    return GgufFile(folder, metadata, tensors)
+    return with_rank_head(GgufFile(folder, metadata, tensors))
 
 
 def _fields(config: ModelConfig, recipe: FolderRecipe) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Embedder(Closing):
         return self.engine.embed(texts, truncate=truncate, normalize=normalize)
 
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = False) -> np.ndarray:
-        """How well each document goes with the query: a cross-encoder's scores, or else cosines. [documents]"""
+        """How well each document goes with the query: a reranker's scores, or else cosines. [documents]"""
         return self.engine.rank(query, documents, truncate=truncate)
 
     def close(self) -> None:

@@ -109,7 +109,8 @@ class Engine(Closing):
         with the same vocabulary: it guesses tokens of every answer without penalties and logprobs, and the model checks
         several of them in one step. `prefix_cache` is a folder of at most `prefix_cache_size` bytes, where what was
         read is kept for engines to come. With a `pooling`, "last" or "mean", a GGUF model gives embeddings instead of
-        answers; by default if its file says so. Encoders always do, and also pool by "cls", or "rank" documents.
+        answers; by default if its file says so. Encoders always do, and also pool by "cls". Models with a head for it
+        "rank" documents.
         `media_tokens` are as in `LLM`.
         """
         placement = check_opening(model, tokenizer, context, chunk, device, kv, routes, progress)
@@ -270,7 +271,7 @@ class Engine(Closing):
     def rank(self, query: str, documents: Sequence[str], *, truncate: bool = False) -> np.ndarray:
         """How well each document goes with the query [documents]; the higher the better.
 
-        The score that a cross-encoder gives for both together, or else the cosine of their vectors.
+        The score that a reranker gives for both together, or else the cosine of their vectors.
         """
         if isinstance(documents, str) or not isinstance(documents, Sequence):
             raise InputError("rank takes a list of documents")

@@ -1,4 +1,7 @@
-"""The head of a cross-encoder: the vector of a query with a document -> how well they go together."""
+"""The head of a cross-encoder: the vector of a query with a document -> how well they go together.
+
+Of a decoder, the vector is that of the last row, and the score how much "yes" is likelier than "no" as the next token.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
+from hightide.formats.rerankers import LABELS
 from hightide.ops.blocks.layout import dequantize
 from hightide.ops.elementwise.elementwise import Gelu
 
@@ -47,6 +51,8 @@ def rank_head(file: GgufFile) -> RankHead:
     names = [f"{DENSE}.weight", f"{DENSE}.bias", "cls.norm.weight", f"{OUT}.weight", f"{OUT}.bias"]
     found = {name: file.tensors[name] for name in names if name in file.tensors}
     arrays = {name: dequantize(t.data, t.type, t.dims).astype(np.float64) for name, t in found.items()}
+    if file.get("classifier.output_labels") == LABELS:
+        arrays[f"{OUT}.weight"] = -np.diff(arrays[f"{OUT}.weight"], axis=0)
     labels, width = len(arrays[f"{OUT}.weight"]), file.get("embedding_length")
     if labels != 1:
         raise UnsupportedError(f"{file.path} sorts texts into {labels} classes; only heads with one score rank")

@@ -31,13 +31,14 @@ def pooling_of(file: GgufFile, asked: str | None) -> str:
     if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
         raise ProgramError(f"{file.path}: {file.architecture}.pooling_type is {number!r}, not an integer")
     encoder, said = is_encoder(file), _NUMBERS.get(0 if number is None else number)
+    possible = (*DECODER_POOLINGS, "rank") if has_rank_head(file) else DECODER_POOLINGS
     known = "mean (1), cls (2), last (3) and rank (4)" if encoder else "mean (1) and last (3)"
-    if said is None or not (encoder or said in DECODER_POOLINGS):
+    if said is None or not (encoder or said in possible):
         raise UnsupportedError(f"{file.path} pools its rows in the way {number}; {known} are supported")
     if encoder:
         said = said or ("rank" if has_rank_head(file) else "mean")
         return said if asked in (None, "", "auto") else asked
-    if asked not in (None, "auto", *DECODER_POOLINGS):
+    if asked not in (None, "auto", *possible):
         raise UnsupportedError(f"{file.path} is a decoder, which cannot pool by {asked!r}; {known} are supported")
     return said or "last" if asked == "auto" else asked or said
 

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import tokenizers
 
 from hightide.errors import InputError, ProgramError, UnsupportedError
 from hightide.formats.gguf import is_gguf, read_gguf
+from hightide.formats.rerankers import TEMPLATE_FIELD
+from hightide.llm.pair_template import PairTemplate
 from hightide.llm.pretokenizers import (
     BYTE_TOKEN,
     BYTES,
@@ -85,6 +87,7 @@ class Tokenizer:
     between: tuple[int, ...] = ()  # the tokens between two texts that are read together
     space_prefix: bool = False  # encoding puts a space before the text, decoding takes it away
     chat_template: str | None = None
+    pair_template: PairTemplate | None = None  # of a decoder that ranks
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
@@ -111,14 +114,21 @@ class Tokenizer:
 
     def encode_pair(self, first: str, second: str) -> list[int]:
         """Two texts to be read together, as a query and a document."""
+        if (template := self.pair_template) is not None:
+            ids = self.encode(template.before, special=True) + self.encode(template.filled(first, second), bos=False)
+            return [*ids, *self.encode(template.behind, special=True, bos=False)]
         closing = [] if self.closing_id is None else [self.closing_id]
         return [*self.encode(first), *self.between, *self.encode(second, bos=False), *closing]
 
     def cut(self, ids: list[int], length: int) -> list[int]:
-        """At most so many of the ids of a whole text; a token that closes it stays."""
+        """At most so many of the ids of a whole text or a pair; the tokens that close it stay."""
         if len(ids) <= length:
             return ids
-        return [*ids[: length - 1], ids[-1]] if ids[-1] == self.closing_id else ids[:length]
+        closing = [] if self.closing_id is None else [self.closing_id]
+        if self.pair_template is not None:
+            closing = self.encode(self.pair_template.behind, special=True, bos=False)
+        kept = length - len(closing)
+        return [*ids[:kept], *closing] if kept >= 0 and ids[len(ids) - len(closing) :] == closing else ids[:length]
 
     def text_types(self, ids: Sequence[int]) -> list[int]:
         """Of which of two texts each token is, 0 or 1; [] if there is one. The tokens between belong to the first."""
@@ -235,6 +245,15 @@ def find_tokenizer(
     model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
 ) -> Tokenizer | None:
     """The one given, the one in a GGUF model, or a tokenizer file in the model's folder."""
+    found = _found_tokenizer(model, given, metadata)
+    if found is None or metadata is None or TEMPLATE_FIELD not in metadata:
+        return found
+    return replace(found, pair_template=PairTemplate.parsed(metadata[TEMPLATE_FIELD], model))
+
+
+def _found_tokenizer(
+    model: Path, given: str | os.PathLike[str] | Tokenizer | None, metadata: Mapping[str, Any] | None
+) -> Tokenizer | None:
     if isinstance(given, Tokenizer):
         return given
     if given is not None:
