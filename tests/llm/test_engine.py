@@ -20,6 +20,7 @@ import pytest
 
 from hightide import LLM, Engine
 from hightide.errors import HightideError, InputError
+from hightide.llm.batcher import Batcher
 from hightide.llm.generation import Generation
 
 TESTS = Path(__file__).parents[1]
@@ -176,15 +177,15 @@ def test_one_result_for_asyncio(engine: Engine, where: str | None) -> None:
 def test_cancel_frees_the_pages_and_leaves_the_others(
     engine: Engine, where: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancelled, step = threading.Event(), engine.batcher.step
+    cancelled, step = threading.Event(), Batcher.step
 
-    def gated_step() -> list[Generation]:
+    def gated_step(batcher: Batcher) -> list[Generation]:
         """The step behind the first tokens waits, so that the answer is not over before it is cancelled."""
-        if engine.batcher.counters.new_tokens > 4:
+        if batcher.counters.new_tokens > 4:
             cancelled.wait(60)
-        return step()
+        return step(batcher)
 
-    monkeypatch.setattr(engine.batcher, "step", gated_step)
+    monkeypatch.setattr(Batcher, "step", gated_step)
     long = engine.submit(PROMPTS[0], max_tokens=55)
     other = engine.submit(PROMPTS[1], max_tokens=12)
     next(long)

@@ -79,10 +79,10 @@ def test_a_hub_that_is_not_there_is_asked_once(
     """The package would ask again for 25 s, and write a line each time."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{port}")
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    with pytest.raises(HightideError, match="o/m could not be fetched: .*refused"):
+    with pytest.raises(HightideError, match=r"o/m could not be fetched: .*refused"):
         pull("o/m")
     assert not waits and not caplog.records and capsys.readouterr() == ("", "")
 
