@@ -20,6 +20,8 @@ import pytest
 
 from hightide import LLM, Engine
 from hightide.errors import HightideError, InputError
+from hightide.llm.batcher import Batcher
+from hightide.llm.generation import Generation
 
 TESTS = Path(__file__).parents[1]
 LLAMA = TESTS / "models" / "llama.gguf"
@@ -172,11 +174,23 @@ def test_one_result_for_asyncio(engine: Engine, where: str | None) -> None:
 # ---- ends
 
 
-def test_cancel_frees_the_pages_and_leaves_the_others(engine: Engine, where: str | None) -> None:
+def test_cancel_frees_the_pages_and_leaves_the_others(
+    engine: Engine, where: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled, step = threading.Event(), Batcher.step
+
+    def gated_step(batcher: Batcher) -> list[Generation]:
+        """The step behind the first tokens waits, so that the answer is not over before it is cancelled."""
+        if batcher.counters.new_tokens > 4:
+            cancelled.wait(60)
+        return step(batcher)
+
+    monkeypatch.setattr(Batcher, "step", gated_step)
     long = engine.submit(PROMPTS[0], max_tokens=55)
     other = engine.submit(PROMPTS[1], max_tokens=12)
     next(long)
     long.cancel()
+    cancelled.set()
     assert len(list(long)) < 55 and long.finish_reason == "closed"
     assert other.result(60).tokens == alone(where, tuple(PROMPTS[1]), max_tokens=12)
     long.cancel()  # again is fine

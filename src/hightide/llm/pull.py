@@ -10,6 +10,7 @@ from typing import Any
 from hightide.errors import HightideError, InputError
 from hightide.formats.split_gguf import split_paths
 
+CONNECT_SECONDS = 10.0
 PREFERRED = "Q4_K_M"  # of a repository with many GGUF files
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
 
@@ -21,8 +22,9 @@ def pull(name: str, revision: str | None = None) -> Path:
         raise InputError(f"a model is named OWNER/MODEL, or OWNER/MODEL:TYPE for one of its GGUF files, not {name!r}")
     hub = _hub()
     try:
-        files = hub.HfApi().list_repo_files(found[1], revision=revision)
-        chosen = choose_files(name, files, found[2])
+        # One request without retries: where there is no network, it is said at once.
+        info = hub.HfApi().model_info(found[1], revision=revision, timeout=CONNECT_SECONDS)
+        chosen = choose_files(name, [file.rfilename for file in info.siblings or ()], found[2])
         folder = Path(hub.snapshot_download(found[1], revision=revision, allow_patterns=chosen))
     except hub.errors.GatedRepoError:
         raise InputError(f"{found[1]} asks for consent: give it at https://huggingface.co/{found[1]}") from None

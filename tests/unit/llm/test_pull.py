@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
@@ -44,10 +47,10 @@ class Hub:
     def __init__(self, error: Exception | None = None) -> None:
         self.error, self.asked = error, []  # type: ignore[var-annotated]
 
-    def list_repo_files(self, repo: str, revision: str | None = None) -> list[str]:
+    def model_info(self, repo: str, revision: str | None = None, timeout: float | None = None) -> SimpleNamespace:
         if self.error is not None:
             raise self.error
-        return QUANTS
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in QUANTS])
 
     def snapshot_download(self, repo: str, **options: Any) -> str:
         self.asked.append((repo, options))
@@ -68,6 +71,20 @@ def test_without_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: Hub(ConnectionError("no route to host")))
     with pytest.raises(HightideError, match="o/m could not be fetched: no route to host"):
         pull("o/m")
+
+
+def test_a_hub_that_is_not_there_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package would ask again for 25 s, and write a line each time."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{port}")
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    with pytest.raises(HightideError, match=r"o/m could not be fetched: .*refused"):
+        pull("o/m")
+    assert not waits and not caplog.records and capsys.readouterr() == ("", "")
 
 
 def test_without_the_package_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
