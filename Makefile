@@ -33,7 +33,8 @@ test-exports: $(READY)
 	    tests/conformance/test_op_samples.py
 	$(if $(TABLE),$(PYTHON) tests/conformance/export_table.py $(MODEL_EXPORTS) $(TABLE))
 
-# The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has.
+# The pages and the engine of `hightide web` in a real Chromium, on whatever WebGPU adapter it has; plans with halves on
+# Mesa's lavapipe, if there is a C compiler for the driver by which Chromium takes it.
 test-browser: $(READY)
 	scripts/ensure-chromium.sh >/dev/null
 	$(PYTHON) -m pytest -m "slow or not slow" tests/browser

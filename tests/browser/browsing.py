@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,14 +29,15 @@ class Opened:
 
 
 @contextmanager
-def launched(*arguments: str) -> Iterator[Any]:
-    """A real Chromium; without one the test is skipped, and says so."""
+def launched(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A real Chromium, with these variables besides its own; without one the test is skipped, and says so."""
     path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
         pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
     with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments])
+        environment = {**os.environ, **(variables or {})}
+        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments], env=environment)
         yield browser
         browser.close()
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from browsing import Opened, launched
+from lavapipe import lavapipe_variables
+
+WEBGPU = ("--headless=new", "--enable-unsafe-webgpu")
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +21,14 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """With WebGPU."""
-    with launched("--headless=new", "--enable-unsafe-webgpu") as browser:
+    with launched(*WEBGPU) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def browser_with_halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """With WebGPU on Mesa's lavapipe, which has halves and subgroups of eight lanes."""
+    with launched(*WEBGPU, variables=lavapipe_variables(tmp_path_factory.mktemp("lavapipe"))) as browser:
         yield browser
 
 

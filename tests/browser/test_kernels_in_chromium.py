@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,19 +44,15 @@ COMPILE = """async (texts) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with engine_of(browser, tmp_path_factory.mktemp("page")) as engine:
-        yield engine.page
-
-
 def traits() -> Iterator[Traits]:
-    yield Traits(software=True, subgroups=True, subgroup_size=8)
-    yield Traits(software=True)
-    yield Traits(subgroups=True, subgroup_size=32)
-    yield Traits()
+    for f16 in (False, True):
+        yield Traits(software=True, subgroups=True, subgroup_size=8, f16=f16)
+        yield Traits(software=True, f16=f16)
+        yield Traits(subgroups=True, subgroup_size=32, f16=f16)
+        yield Traits(f16=f16)
 
 
+@cache
 def kernels() -> Mapping[str, str]:
     """The texts of all kernels of all op cases, on adapters of all kinds and by every route, with their names."""
     found: dict[str, str] = {}
@@ -75,13 +73,25 @@ def kernels() -> Mapping[str, str]:
     return found
 
 
-def test_chromium_compiles_every_kernel(page: Any) -> None:
+def features_of_compiled(browser: Any, folder: Path) -> list[str]:
+    """The features of the adapter, which has compiled every kernel that needs no others."""
     found = kernels()
     assert len(found) > 500
     texts, names = list(map(standard_text, found)), list(found.values())
-    said = page.evaluate(COMPILE, texts)
+    with engine_of(browser, folder) as engine:
+        said = engine.page.evaluate(COMPILE, texts)
     missing = {"enable subgroups;": "subgroups", "enable f16;": "shader-f16"}
     lacking = [line for line, feature in missing.items() if feature not in said["features"]]
     problems = [(names[n], text) for n, text in said["problems"] if not any(line in texts[n] for line in lacking)]
     assert problems == []
-    assert "subgroups" in said["features"]
+    features: list[str] = said["features"]
+    return features
+
+
+def test_chromium_compiles_every_kernel(browser: Any, tmp_path: Path) -> None:
+    assert "subgroups" in features_of_compiled(browser, tmp_path)
+
+
+def test_chromium_compiles_kernels_with_halves(browser_with_halves: Any, tmp_path: Path) -> None:
+    assert sum("enable f16;" in standard_text(text) for text in kernels()) > 20
+    assert features_of_compiled(browser_with_halves, tmp_path) == ["subgroups", "shader-f16"]

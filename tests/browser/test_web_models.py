@@ -11,7 +11,7 @@ import pytest
 from schedules import PROGRAMS
 from scripted_models import scripted_model
 from smollm2 import ORACLE, smollm2_file
-from web_engine import Engine, engine_of
+from web_engine import HALVES, Engine, engine_of
 
 from hightide import LLM
 from hightide.web.export_file import export_model
@@ -129,6 +129,17 @@ def test_other_architectures(name: str, browser: Any, tmp_path: Path) -> None:
         assert engine.generate(PROMPT, {"maxTokens": 16})["ids"] == ids_of(llm, PROMPT, max_tokens=16)
 
 
+@pytest.mark.parametrize("plan", HALVES)
+@pytest.mark.parametrize("name", ["gemma3", "qwen3", "gpt_oss"])
+def test_architectures_with_caches_of_halves(name: str, plan: str, browser_with_halves: Any, tmp_path: Path) -> None:
+    file = MODELS / f"{name}.gguf"
+    export_model(file, tmp_path)
+    with engine_of(browser_with_halves, tmp_path) as engine, LLM(file, device="cpu") as llm:
+        about = engine.load(variant=plan)
+        assert (about["plan"], about["leftOut"]) == (plan, [])
+        assert engine.generate(PROMPT, {"maxTokens": 16})["ids"] == ids_of(llm, PROMPT, max_tokens=16)
+
+
 # ---- faults
 
 
@@ -238,18 +249,28 @@ def test_text_of_an_answer(browser: Any, scripted: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def smollm2(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("smollm2")
     file = smollm2_file()
     export_model(file, made)
     size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
     assert size < 1.05 * Path(file).stat().st_size
-    with engine_of(browser, made) as engine:
-        engine.load()
-        yield engine
+    return made
 
 
-def test_the_oracle_of_smollm2(smollm2: Engine) -> None:
+def check_oracle(engine: Engine) -> None:
     for run in json.loads(ORACLE.read_text())["runs"]:
-        answer = smollm2.generate(run["prompt_ids"], {"maxTokens": len(run["new_ids"]), "ignoreEnd": True})
+        answer = engine.generate(run["prompt_ids"], {"maxTokens": len(run["new_ids"]), "ignoreEnd": True})
         assert answer["ids"] == run["new_ids"], run["name"]
+
+
+def test_the_oracle_of_smollm2(browser: Any, smollm2: Path) -> None:
+    with engine_of(browser, smollm2) as engine:
+        engine.load()
+        check_oracle(engine)
+
+
+def test_the_oracle_of_smollm2_with_halves(browser_with_halves: Any, smollm2: Path) -> None:
+    with engine_of(browser_with_halves, smollm2) as engine:
+        assert engine.load(variant=HALVES[0])["leftOut"] == []
+        check_oracle(engine)

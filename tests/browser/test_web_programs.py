@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from schedules import PROGRAMS, error_of_range, steps
-from web_engine import Engine, engine_of
+from web_engine import HALVES, Engine, engine_of
 
 from hightide.web.export_file import export_program
 
@@ -68,6 +68,15 @@ def test_a_schedule_on_what_the_adapter_offers(name: str, browser: Any, exported
 def test_a_schedule_without_features(name: str, browser: Any, exported: Any) -> None:
     with engine_of(browser, exported(name)) as engine:
         assert engine.load_program(**PLAIN)["plan"] == "plain"
+        check_schedule(engine, name)
+
+
+@pytest.mark.parametrize("plan", HALVES)
+@pytest.mark.parametrize("name", ["llama_fp16", "llama_gqa", "bert"])
+def test_a_schedule_with_halves(name: str, plan: str, browser_with_halves: Any, exported: Any) -> None:
+    with engine_of(browser_with_halves, exported(name)) as engine:
+        about = engine.load_program(variant=plan)
+        assert (about["plan"], about["leftOut"]) == (plan, [])
         check_schedule(engine, name)
 
 

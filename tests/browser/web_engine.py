@@ -39,6 +39,9 @@ LOSE = b"""const calls = {
   loseDevice: async () => opened.runtime.gpu.device.destroy(),"""
 
 
+HALVES = ["subgroups of 8 and halves", "halves"]  # plans with 16-bit floats that lavapipe can run
+
+
 class Engine:
     """An export, opened in a page of its own: a new context has an empty disk."""
 

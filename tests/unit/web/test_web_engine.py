@@ -15,7 +15,7 @@ from hightide.folders import cache_folder
 from hightide.web.site_files import ENGINE
 
 SEEDS = [0, 1, 7, 2**32, 12345678901234567890, 2**200 + 5]
-MOST_BYTES = 60 << 10
+MOST_BYTES = 60_000
 TYPESCRIPT = ("typescript@5.9.3", "@webgpu/types@0.1.74")
 
 

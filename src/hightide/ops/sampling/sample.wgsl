@@ -2,11 +2,13 @@
 // after top-k, top-p and min-p. One workgroup per row; each lane holds a contiguous run of the vocabulary, in words
 // of 32 tokens. Nothing is sorted: thresholds are found by bisection over the bits of logits, mostly of a few that are
 // taken aside first.
-// ROOT: of the number of lanes. AHEAD: how many vec4s are loaded at once. SHARED: those few are in shared memory. On software
-// adapters they are not: browsers have it set to zero, for which SwiftShader compiles an instruction per number.
+// ROOT: of the number of lanes. AHEAD: how many vec4s are loaded at once. SHARED: those few, and what the lanes tell each other,
+// are in shared memory. On software adapters they are not: browsers have it set to zero, for which SwiftShader compiles
+// an instruction per number.
 // A row with NaN or +infinity, or with nothing but -infinity, gives -1. -infinity rules a token out.
 // MASKED: so does a 0 in the row's mask, if it has one; a mask that leaves nothing gives -2. Words of 0 are skipped.
 #const T = "vec4<f32>" if VEC4 else "f32"
+#const BARRIER = "workgroupBarrier" if SHARED else "storageBarrier"
 #params rows: u32, width: u32, words: u32, run: u32, settings_row: u32   // words of 32; run: words of a lane; 0 or 5
 #params root: u32                         // ROOT, where a compiler that knew it would write a loop out, and take twice as long
 #params mask_rows: u32 if MASKED
@@ -14,7 +16,7 @@
 #read masks: i32 if MASKED                // a bit per token
 #read masked: i32 if MASKED               // the number of a row's mask, or -1
 #write ids: i32
-#write taken: vec2<u32> if not SHARED     // the bits of logits, and their tokens
+#write taken: vec2<u32> if not SHARED     // ROW_TAKEN for each row
 
 const ROOT = ${ROOT}u;
 const LANES = ROOT * ROOT;
@@ -24,11 +26,12 @@ const FINITE = 0x00800000u;     // ordered(-infinity) + 1
 const NOWHERE = 0xffffffffu;    // the place of a lane that found what is not a number; the mask of a row without one
 const MOST_TAKEN = ${MOST_TAKEN}u;
 const LIKELY = 256.0;           // tokens that mostly have top-p of all weight
-var<workgroup> values: array<vec2<f32>, LANES>;    // in the loop: a lane's, then the sum of those before it in its group
-var<workgroup> places: array<u32, LANES>;
-var<workgroup> sums_of_groups: array<vec2<f32>, ROOT>;
+// `taken` has the bits of logits and their tokens; then, for each lane, the bits of its largest logit and the token, in
+// the loop its numbers, then the sum of those before it in its group; then the sums of the groups.
+const SUMS = LANES;
+const ROW_TAKEN = MOST_TAKEN + LANES + ROOT;
 #if SHARED
-var<workgroup> taken: array<vec2<u32>, MOST_TAKEN>;
+var<workgroup> taken: array<vec2<u32>, ROW_TAKEN>;
 #end
 
 // What the sum over the lanes is for. A search takes a turn for each bit of its threshold.
@@ -52,9 +55,13 @@ struct Part {
     temperature: f32,
 }
 
+// What a lane told the others, or from SUMS on the sum of a group.
+fn told(part: Part, i: u32) -> vec2<f32> { return bitcast<vec2<f32>>(taken[part.taken + MOST_TAKEN + i]); }
+fn tell(part: Part, i: u32, value: vec2<f32>) { taken[part.taken + MOST_TAKEN + i] = bitcast<vec2<u32>>(value); }
+
 // The lane in whose share a part of the sum over all lanes ends, and what of that part is left there.
 struct Share { lane: u32, left: f32 }
-fn share_at(part_of_sum: f32, sum: f32) -> Share {
+fn share_at(part: Part, part_of_sum: f32, sum: f32) -> Share {
     var group = 0u;
     var before = 0.0;
     var running = 0.0;
@@ -63,26 +70,27 @@ fn share_at(part_of_sum: f32, sum: f32) -> Share {
             group = i;
             before = running;
         }
-        running += sums_of_groups[i].y;
+        running += told(part, SUMS + i).y;
     }
     var found = Share(group * ROOT, part_of_sum - before);
     for (var i = group * ROOT; i < group * ROOT + params.root; i++) {
-        let left = part_of_sum - before - values[i].y;
-        if (left >= 0.0 && values[i].y < sums_of_groups[group].y) { found = Share(i, left); }
+        let begins = told(part, i).y;
+        let left = part_of_sum - before - begins;
+        if (left >= 0.0 && begins < told(part, SUMS + group).y) { found = Share(i, left); }
     }
     return found;
 }
 
-// Which of ROOT lanes, `step` apart, found the largest value first; a place that is NOWHERE comes before all.
-fn first_largest(first: u32, step: u32) -> u32 {
-    var best = first;
-    for (var l = first + step; l < first + params.root * step; l += step) {
-        let here = places[l];
-        let there = places[best];
-        let value = values[l].x;
-        let most = values[best].x;
-        let larger = there >= params.width || value > most || (value == most && here < there);
-        if (there != NOWHERE && (here == NOWHERE || (here < params.width && larger))) { best = l; }
+// What that of ROOT lanes, `step` apart, told that found the largest value first; a place that is NOWHERE comes before all.
+fn first_largest(part: Part, first: u32, step: u32) -> vec2<u32> {
+    let told = part.taken + MOST_TAKEN + first;
+    var best = taken[told];
+    for (var l = step; l < params.root * step; l += step) {
+        let here = taken[told + l];
+        let value = bitcast<f32>(here.x);
+        let most = bitcast<f32>(best.x);
+        let larger = best.y >= params.width || value > most || (value == most && here.y < best.y);
+        if (best.y != NOWHERE && (here.y == NOWHERE || (here.y < params.width && larger))) { best = here; }
     }
     return best;
 }
@@ -199,7 +207,7 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
     if (masked[row] >= 0) { part.mask = min(u32(masked[row]), params.mask_rows - 1u) * params.words; }
     #end
     #if not SHARED
-    part.taken = row * MOST_TAKEN;
+    part.taken = row * ROW_TAKEN;
     #end
     part.first = min(lane * params.run, params.words);
     part.end = min(part.first + params.run, params.words);
@@ -231,18 +239,14 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             place = at[i];
         }
     }
-    values[lane].x = most;
-    places[lane] = select(place, NOWHERE, any(odds));
-    workgroupBarrier();
-    if (lane < ROOT) {
-        let best = first_largest(lane * ROOT, 1u);
-        values[lane * ROOT].x = values[best].x;
-        places[lane * ROOT] = places[best];
-    }
-    workgroupBarrier();
-    let best = first_largest(0u, ROOT);
-    part.most = values[best].x;
-    place = places[best];
+    let own = part.taken + MOST_TAKEN + lane;
+    taken[own] = vec2<u32>(bitcast<u32>(most), select(place, NOWHERE, any(odds)));
+    $BARRIER();
+    if (lane < ROOT) { taken[own + lane * (ROOT - 1u)] = first_largest(part, lane * ROOT, 1u); }
+    $BARRIER();
+    let best = first_largest(part, 0u, ROOT);
+    part.most = bitcast<f32>(best.x);
+    place = best.y;
     let none = select(-1, -2, place != NOWHERE && part.mask != NOWHERE);
     let nothing = place >= params.width || bitcast<u32>(part.most) == RULED_OUT;
     let given = row * params.settings_row;
@@ -251,7 +255,7 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
         if (lane == 0u) { ids[row] = select(i32(place), none, nothing); }
         return;
     }
-    workgroupBarrier();
+    $BARRIER();
 
     part.temperature = temperature;
     let k = load_settings(given + 1u);
@@ -288,20 +292,20 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             let items = select(few, 0u, purpose == WEIGH && !has_k);
             mine = measure(part, lane, items, reaching, select(0.0, least, purpose == DRAW));
         }
-        values[lane] = mine;
-        workgroupBarrier();
+        tell(part, lane, mine);
+        $BARRIER();
         if (lane < ROOT) {
             var sum = vec2<f32>();
             for (var i = lane * ROOT; i < lane * ROOT + params.root; i++) {
                 let before = sum;
-                sum += values[i];
-                values[i] = before;
+                sum += told(part, i);
+                tell(part, i, before);
             }
-            sums_of_groups[lane] = sum;
+            tell(part, SUMS + lane, sum);
         }
-        workgroupBarrier();
+        $BARRIER();
         var sum = vec2<f32>();
-        for (var i = 0u; i < params.root; i++) { sum += sums_of_groups[i]; }
+        for (var i = 0u; i < params.root; i++) { sum += told(part, SUMS + i); }
         let bisecting = purpose == BOUND || purpose == TOP_K || purpose == TOP_P;
         let reached = select(sum.x >= select(LIKELY, k, has_k), sum.y >= wanted, purpose == TOP_P);
         if (bisecting && reached) { searched = tried; }
@@ -314,8 +318,8 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             if (sum.x <= f32(MOST_TAKEN)) {
                 few = u32(sum.x);
                 few_weight = sum.y;
-                var before = values[lane].x;
-                for (var i = 0u; i < lane / ROOT; i++) { before += sums_of_groups[i].x; }
+                var before = told(part, lane).x;
+                for (var i = 0u; i < lane / ROOT; i++) { before += told(part, SUMS + i).x; }
                 var next = u32(before);
                 let end = next + u32(mine.x);
                 for (var word = part.first; word < part.end && next < end; word++) {
@@ -359,13 +363,10 @@ fn measure(part: Part, lane: u32, few: u32, threshold: u32, least: f32) -> vec2<
             }
             return;
         } else {
-            found = share_at(select(found.left, load_settings(given + 4u) * sum.y, purpose == DRAW), sum.y);
+            found = share_at(part, select(found.left, load_settings(given + 4u) * sum.y, purpose == DRAW), sum.y);
             holder = select(holder, found.lane, purpose == DRAW);
             purpose += 1u;
         }
-        workgroupBarrier();
-        #if not SHARED
-        storageBarrier();
-        #end
+        $BARRIER();
     }
 }

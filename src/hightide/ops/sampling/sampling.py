@@ -78,7 +78,7 @@ class Sample(Op):
             masks=masks,
             masked=self.masked,
             ids=out,
-            taken=ctx.scratch(logits.rows * MOST_TAKEN * 8) if traits.software else None,
+            taken=ctx.scratch(logits.rows * (MOST_TAKEN + root * root + root) * 8) if traits.software else None,
             rows=logits.rows,
             width=logits.width,
             words=words,

@@ -15,15 +15,10 @@ export async function problemOf(pipelines, params, check, blobs) {
     const inputs = check.inputs.map(([at, bytes]) => new Int32Array(blobs, at, bytes / 4));
     const level = await session.level(check.session.levels[0].dims);
     const outputs = await session.collect(session.launch(level, inputs, { want: check.outputs.map((_, n) => n) }));
-    const got = outputs.map(({ data }) => data);
-    for (const { buffer, held, at } of check.state) {
-      const readable = held !== "float16" || "Float16Array" in globalThis;
-      got.push(readable ? await session.read(buffer, held, at[1] / 4) : null);
-    }
-    const expected = [...check.outputs, ...check.state];
-    const problems = expected.map(({ dtype, at: [at, bytes] }, n) => {
+    const problems = check.outputs.map(({ dtype, at: [at, bytes] }, n) => {
+      if (check.session.outputs[n].held === "float16" && !("Float16Array" in globalThis)) return ""; // unreadable here
       const Kind = dtype === "float32" ? Float32Array : Int32Array;
-      return got[n] && difference(got[n], new Kind(blobs, at, bytes / 4), dtype, check.tolerance);
+      return difference(outputs[n].data, new Kind(blobs, at, bytes / 4), dtype, check.tolerance);
     });
     return problems.find(Boolean) ?? "";
   } catch (error) {

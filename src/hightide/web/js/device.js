@@ -80,9 +80,7 @@ export class Gpu {
 /** The pipelines of one device, by the hash of their text; each is compiled once. */
 export class Pipelines {
   /** @type {Map<string, Promise<GPUComputePipeline>>} */
-  #making = new Map();
-  /** @type {Map<string, GPUComputePipeline>} */
-  #ready = new Map();
+  #made = new Map();
   /** @type {Map<string, GPUBindGroupLayout>} */
   #layouts = new Map();
 
@@ -92,22 +90,16 @@ export class Pipelines {
     this.kernels = kernels;
   }
 
-  /** @param {string} name of one that was compiled */
-  ready(name) {
-    return /** @type {GPUComputePipeline} */ (this.#ready.get(name));
-  }
-
-  /** @param {string[]} names @param {(done: number, total: number) => void} [tell] */
-  async compile(names, tell) {
+  /** @param {string[]} names @param {(done: number, total: number) => void} [tell] @returns the pipeline of each */
+  compile(names, tell = () => {}) {
     const wanted = [...new Set(names)];
     let done = 0;
-    const compiled = wanted.map(async (name) => {
-      let making = this.#making.get(name);
-      if (!making) this.#making.set(name, (making = this.#compile(name)));
-      this.#ready.set(name, await making);
-      tell?.(++done, wanted.length);
-    });
-    await Promise.all(compiled);
+    for (const name of wanted) {
+      const made = this.#made.get(name) ?? this.#compile(name);
+      this.#made.set(name, made);
+      made.then(() => tell(++done, wanted.length)).catch(() => {}); // who waits for it is told
+    }
+    return Promise.all(names.map((name) => /** @type {Promise<GPUComputePipeline>} */ (this.#made.get(name))));
   }
 
   async #compile(name) {

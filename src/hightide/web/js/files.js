@@ -182,8 +182,7 @@ async function* pieces(response) {
 
 /** @param {ArrayBuffer} bytes @param {{sha256: string, bytes: number}} info */
 async function matches(bytes, info) {
-  if (bytes.byteLength !== info.bytes) return false;
-  return (await hashOf(bytes)) === info.sha256;
+  return bytes.byteLength === info.bytes && (await hashOf(bytes)) === info.sha256;
 }
 
 async function nameOf(what) {

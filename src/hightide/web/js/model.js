@@ -10,8 +10,6 @@ const LONGEST = 3; // tokens of what a draft is looked up by
 export class Model {
   /** @type {number[]} the tokens whose keys and values are on the GPU */
   #cached = [];
-  /** @type {Map<string, number[][]>} the dims of each level, by its rows and the ids wanted of them */
-  #levels = new Map();
   #busy = false;
   /** @type {Answer | null} the last one */
   answer = null;
@@ -107,6 +105,7 @@ export class Model {
       const last = position + tokens.length === answer.tokens.length;
       const step = await this.#launch(tokens, position, last ? [answer.settings(answer.tokens.length)] : []);
       this.#cached.push(...tokens);
+      if (last && answer.wants(answer.tokens.length + 1)) this.#level(1, 1).catch(() => {}); // compiled meanwhile
       if (last) return step;
       await this.#collect(step);
     }
@@ -180,12 +179,11 @@ export class Model {
   }
 
   #level(rows, wanted) {
-    const { inputs, levels } = this.runtime.session.data;
-    if (!this.#levels.size) {
-      const [tokens, ids] = ["tokens", "wanted"].map((name) => inputs.findIndex((input) => input.name === name));
-      for (const { dims } of levels) this.#levels.set(`${dims[tokens][1]} ${dims[ids][0]}`, dims);
-    }
-    return this.runtime.session.level(/** @type {number[][]} */ (this.#levels.get(`${rows} ${wanted}`)));
+    const { session } = this.runtime;
+    const { inputs, levels } = session.data;
+    const [tokens, ids] = ["tokens", "wanted"].map((name) => inputs.findIndex((input) => input.name === name));
+    const level = levels.find(({ dims }) => dims[tokens][1] === rows && dims[ids][0] === wanted);
+    return session.level(/** @type {LevelData} */ (level).dims);
   }
 
   /** @param {Ticket} ticket @returns {Promise<number[]>} the ids that a step chose */

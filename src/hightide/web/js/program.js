@@ -7,8 +7,6 @@ export class Program {
     this.runtime = runtime;
   }
 
-  async prepare() {}
-
   /** What it takes. */
   get about() {
     return { inputs: this.runtime.session.data.inputs };

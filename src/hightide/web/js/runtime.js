@@ -26,19 +26,17 @@ export class Runtime {
   /** Open the GPU, choose a plan, prove its kernels, and only then load the weights. */
   async open() {
     this.gpu = await Gpu.open(this.choice.without);
-    const names = ["kernels.json.bin", "plan.json", "checks.json"];
-    const [tables, plan, { checks }] = await Promise.all(names.map((name) => this.json(name)));
-    const blobs = await this.files.bytes("checks.bin", this.manifest.files["checks.bin"]);
+    const [tables, plan] = await Promise.all(["kernels.json.bin", "plan.json"].map((name) => this.json(name)));
     const pipelines = new Pipelines(this.gpu, tables.kernels);
-    const prove = (check) => problemOf(pipelines, tables.params, check, blobs);
-    const { name, session, constants } = await this.#choose(plan.variants, checks, prove);
+    const { name, session, constants } = await this.#choose(plan.variants, pipelines, tables.params);
     this.variant = name;
     this.#constants = constants;
     this.session = new Session(this.gpu, pipelines, session, tables.params);
     await this.session.allocate();
     const told = (done, total) => this.tell({ stage: "kernels", done, total });
-    const first = this.session.kernels(session.levels[0]); // of a model's decode step; others when they are needed
-    await Promise.all([pipelines.compile(first, told), this.#load(constants)]);
+    const [one, other = one] = session.levels.slice(0, 2).map((level) => this.session.kernels(level));
+    const shared = one.filter((kernel) => other.includes(kernel)); // whatever the level is; others when they are needed
+    await Promise.all([pipelines.compile(shared, told), this.#load(constants)]);
     this.gpu.check();
   }
 
@@ -47,20 +45,22 @@ export class Runtime {
     return this.files.json(name, this.manifest.files[name]);
   }
 
-  async #choose(variants, checks, prove) {
+  async #choose(variants, pipelines, params) {
     /** @type {Map<number, string>} */
     const known = new Map();
-    const usable = variants.filter(({ needs }) => this.gpu.canRun(needs));
+    const wanted = this.choice.variant;
+    const usable = variants.filter(({ name, needs }) => this.gpu.canRun(needs) && (wanted ?? name) === name);
     const month = new Date().toISOString().slice(0, 7); // drivers change: what was proven is proven again some day
     const hash = ["kernels.json.bin", "checks.json"].map((name) => this.manifest.files[name].sha256).join(" ");
     for (const variant of usable) {
-      if ((this.choice.variant ?? variant.name) !== variant.name) continue;
       const proven = [variant.name, hash, navigator.userAgent, this.gpu.name, month].join(" ");
       if (await this.files.noted(proven)) return variant;
+      const { checks } = await this.json("checks.json");
+      const blobs = await this.files.bytes("checks.bin", this.manifest.files["checks.bin"]);
       for (const [done, number] of variant.checks.entries()) {
         this.tell({ stage: "checks", done, total: variant.checks.length });
         if (known.has(number)) continue;
-        const problem = await prove(checks[number]);
+        const problem = await problemOf(pipelines, params, checks[number], blobs);
         known.set(number, problem);
         if (problem) this.leftOut.push(`${checks[number].op} by ${checks[number].routes}: ${problem}`);
       }

@@ -85,20 +85,18 @@ export class Session {
     if (!level) {
       const data = this.byDims.get(key);
       if (!data) throw new InputError(`the program has no plan for inputs of ${dims.map((d) => `[${d}]`).join(", ")}`);
-      await this.pipelines.compile(this.kernels(data));
-      level = this.#prepare(data);
+      level = this.#prepare(data, await this.pipelines.compile(this.kernels(data)));
       this.#levels.set(key, level);
     }
     return level;
   }
 
-  #prepare(data) {
+  #prepare(data, pipelines) {
     const course = this.data.courses[data.course];
     const commands = course.groups.map((number, n) => {
       const [block, grid] = data.slots[course.slots[n]];
       const [x, y] = typeof grid === "number" ? fold(grid) : [0, 1];
-      const pipeline = this.pipelines.ready(this.data.groups[number][0]);
-      return { pipeline, group: this.#group(number), offset: this.#blocks.get(block) ?? 0, x, y, grid };
+      return { pipeline: pipelines[n], group: this.#group(number), offset: this.#blocks.get(block) ?? 0, x, y, grid };
     });
     return { data, commands, live: commands.filter(({ grid }) => typeof grid !== "number") };
   }
@@ -160,8 +158,10 @@ export class Session {
     if (!array?.length || !spec.place) return;
     const [buffer, offset] = spec.place;
     const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-    if (buffer === this.arena) this.staging.set(bytes, offset);
-    else this.write(buffer, offset, wholeWords(bytes));
+    if (buffer === this.arena) return this.staging.set(bytes, offset);
+    const whole = new Uint8Array(Math.ceil(bytes.length / 4) * 4); // words
+    whole.set(bytes);
+    this.write(buffer, offset, whole);
   }
 
   /**
@@ -175,10 +175,6 @@ export class Session {
     return [buffer, offset, words(level.data.outputs[output], held) * 4];
   }
 
-  #readback(size) {
-    return this.gpu.device.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
-  }
-
   #bringBack(level, want, encoder) {
     let size = 0;
     /** @type {Ticket["parts"]} */
@@ -188,7 +184,8 @@ export class Session {
       return [output, at, bytes];
     });
     const found = this.#spare.findIndex((one) => one.size >= size && one.size <= 4 * size + 16);
-    const buffer = found < 0 ? this.#readback(Math.max(16, size)) : this.#spare.splice(found, 1)[0];
+    const readback = { size: Math.max(16, size), usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST };
+    const buffer = found < 0 ? this.gpu.device.createBuffer(readback) : this.#spare.splice(found, 1)[0];
     for (const [output, at, bytes] of parts) {
       const [from, start] = this.#whereIs(level, output);
       if (bytes) encoder.copyBufferToBuffer(this.buffers[from], start, buffer, at, bytes);
@@ -208,19 +205,6 @@ export class Session {
       if (symint !== undefined) return { data: Int32Array.of(symints[symint]), dims: [] };
       return { data: new ARRAYS[held](bytes.slice(at), 0, count(dims)), dims };
     });
-  }
-
-  /** @param {number} number of a buffer @param {string} held the type of its elements @param {number} length */
-  async read(number, held, length) {
-    const size = Math.max(1, words([length], held)) * 4;
-    const buffer = this.#readback(size);
-    const encoder = this.gpu.device.createCommandEncoder();
-    encoder.copyBufferToBuffer(this.buffers[number], 0, buffer, 0, size);
-    this.gpu.device.queue.submit([encoder.finish()]);
-    await this.gpu.mapped(buffer);
-    const data = new ARRAYS[held](buffer.getMappedRange().slice(0), 0, length);
-    buffer.destroy();
-    return data;
   }
 
   // ---- a program's call
@@ -261,14 +245,6 @@ function fold(groups) {
 
 const count = (dims) => dims.reduce((product, size) => product * size, 1);
 const words = (dims, held) => Math.ceil((count(dims) * ARRAYS[held].BYTES_PER_ELEMENT) / 4);
-
-/** @param {Uint8Array} bytes */
-function wholeWords(bytes) {
-  if (bytes.length % 4 === 0) return bytes;
-  const whole = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
-  whole.set(bytes);
-  return whole;
-}
 
 /**
  * An input as the GPU holds it, or InputError.

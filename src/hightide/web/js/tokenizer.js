@@ -99,10 +99,7 @@ export class TextStream {
 
   /** What is still held back. */
   flush() {
-    const text = this.#release(this.decoder.decode());
-    const rest = this.stopped ? "" : this.held;
-    this.held = "";
-    return text + rest;
+    return this.#release(this.decoder.decode()) + this.held;
   }
 
   /** @param {string} more */

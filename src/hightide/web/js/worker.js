@@ -28,7 +28,7 @@ const calls = {
     const runtime = new Runtime(files, manifest, progress, choice);
     await runtime.open();
     opened = new (kind === "model" ? Model : Program)(runtime);
-    await opened.prepare();
+    await opened.prepare?.();
     const { gpu, variant: plan, leftOut } = runtime;
     const { notes, downloaded } = files;
     return { name: manifest.name, adapter: gpu.name, plan, leftOut, notes, downloaded, ...opened.about };
