@@ -148,7 +148,7 @@ def _samples(part: Part, planner: Planner, symbols: Sequence[Symbol]) -> Iterabl
     seen: set[tuple[int, ...]] = set()
     for level in sample_levels(symbols):
         key = tuple(level.values())
-        if key in seen or len(seen) == LEVELS:
+        if key in seen or len(seen) == LEVELS or _keeps_too_many(level):
             continue
         try:
             dims, env = part.level_at(level)
@@ -159,6 +159,11 @@ def _samples(part: Part, planner: Planner, symbols: Sequence[Symbol]) -> Iterabl
             continue
         seen.add(key)
         yield _Sampled(level, env, plan)
+
+
+def _keeps_too_many(level: Mapping[str, int]) -> bool:
+    """More logits than tokens: planned, as a slice that starts below 0 counts from its end, but nobody asks for it."""
+    return level.get("keep", 0) > level.get("S", INT32_MAX)
 
 
 # ---- tracing
