@@ -6,6 +6,7 @@ a table of 150,000 tokens is checked with a hundred.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -250,12 +251,13 @@ class _SmallGraph:
         return tuple(self._sizes.get(size, size) for size in self.plan.dims[id])
 
     def _blocks(self, root: TensorValue, dims: Dims) -> TensorValue:
-        """The first rows of a weight in blocks, and of these the first blocks."""
+        """The first matrices of a weight in blocks, of these the first rows, and of these the first blocks."""
         elements, size = block_size(root.dtype)
-        if len(dims) != 2 or dims[1] % elements or root.constant is None:
+        if len(dims) != len(root.dims) or dims[-1] % elements or root.constant is None:
             raise InputError("blocks that are cut")
-        row, kept = (width // elements * size for width in (root.dims[1], dims[1]))
-        rows = range(dims[0] if self._data else 0)
+        row, kept = (width // elements * size for width in (root.dims[-1], dims[-1]))
+        numbers = np.arange(math.prod(root.dims[:-1])).reshape(root.dims[:-1])
+        rows = numbers[tuple(map(slice, dims[:-1]))].reshape(-1).tolist() if self._data else ()
         data = b"".join(bytes(root.constant.region(n * row, kept)) for n in rows)
         return self._builder.stored(dims, root.dtype, Blob(data, 0, len(data)))
 
