@@ -29,17 +29,15 @@ class Opened:
 
 
 @contextmanager
-def launched(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+def launched(running: Any, *arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A real Chromium, with these variables besides its own; without one the test is skipped, and says so."""
     path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
         pytest.skip("no Chromium: scripts/ensure-chromium.sh installs one")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
-    with playwright.sync_playwright() as running:
-        environment = {**os.environ, **(variables or {})}
-        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments], env=environment)
-        yield browser
-        browser.close()
+    environment = {**os.environ, **(variables or {})}
+    browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments], env=environment)
+    yield browser
+    browser.close()
 
 
 def ask(page: Any, text: str) -> None:

@@ -13,22 +13,31 @@ WEBGPU = ("--headless=new", "--enable-unsafe-webgpu")
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    with launched("--disable-gpu") as browser:
+def running() -> Iterator[Any]:
+    """Playwright, of which a process has one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: it is in the dev extra")
+    with playwright.sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def chromium(running: Any) -> Iterator[Any]:
+    with launched(running, "--disable-gpu") as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser(running: Any) -> Iterator[Any]:
     """With WebGPU."""
-    with launched(*WEBGPU) as browser:
+    with launched(running, *WEBGPU) as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
-def browser_with_halves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def browser_with_halves(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """With WebGPU on Mesa's lavapipe, which has halves and subgroups of eight lanes."""
-    with launched(*WEBGPU, variables=lavapipe_variables(tmp_path_factory.mktemp("lavapipe"))) as browser:
+    variables = lavapipe_variables(tmp_path_factory.mktemp("lavapipe"))
+    with launched(running, *WEBGPU, variables=variables) as browser:
         yield browser
 
 
