@@ -33,6 +33,8 @@ class LowRank(NamedTuple):
             raise InputError(f"columns {self.first} to {self.first + columns} are not among {n}")
         if self.adapted.rank != 1 or self.strengths.rank != 2 or self.strengths.dims[:1] != self.adapted.dims:
             raise InputError(f"strengths {list(self.strengths.dims)} are not those of {list(self.adapted.dims)} rows")
+        if self.adapted.numel > rows:
+            raise InputError(f"{self.adapted.numel} of {rows} rows cannot be adapted")
         ctx.require_indices(self.adapted, 0, max(rows - 1, 0), "adapted row")
 
 
