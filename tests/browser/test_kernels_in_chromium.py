@@ -73,25 +73,20 @@ def kernels() -> Mapping[str, str]:
     return found
 
 
-def features_of_compiled(browser: Any, folder: Path) -> list[str]:
-    """The features of the adapter, which has compiled every kernel that needs no others."""
-    found = kernels()
-    assert len(found) > 500
-    texts, names = list(map(standard_text, found)), list(found.values())
+def check_compiled(browser: Any, folder: Path, halves: bool) -> None:
+    """All kernels with halves, or all without."""
+    found = {standard_text(text): name for text, name in kernels().items()}
+    texts = [text for text in found if ("enable f16;" in text) == halves]
+    assert len(texts) > (20 if halves else 500)
     with engine_of(browser, folder) as engine:
         said = engine.page.evaluate(COMPILE, texts)
-    missing = {"enable subgroups;": "subgroups", "enable f16;": "shader-f16"}
-    lacking = [line for line, feature in missing.items() if feature not in said["features"]]
-    problems = [(names[n], text) for n, text in said["problems"] if not any(line in texts[n] for line in lacking)]
-    assert problems == []
-    features: list[str] = said["features"]
-    return features
+    assert [(found[texts[n]], text) for n, text in said["problems"]] == []
+    assert {"subgroups", "shader-f16" if halves else "subgroups"} <= set(said["features"])
 
 
 def test_chromium_compiles_every_kernel(browser: Any, tmp_path: Path) -> None:
-    assert "subgroups" in features_of_compiled(browser, tmp_path)
+    check_compiled(browser, tmp_path, halves=False)
 
 
 def test_chromium_compiles_kernels_with_halves(browser_with_halves: Any, tmp_path: Path) -> None:
-    assert sum("enable f16;" in standard_text(text) for text in kernels()) > 20
-    assert features_of_compiled(browser_with_halves, tmp_path) == ["subgroups", "shader-f16"]
+    check_compiled(browser_with_halves, tmp_path, halves=True)
