@@ -5,6 +5,7 @@ Of a decoder, the vector is that of the last row, and the score how much "yes" i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from hightide.formats.gguf import GgufFile
 from hightide.formats.rerankers import LABELS
 from hightide.ops.blocks.layout import dequantize
 from hightide.ops.elementwise.elementwise import Gelu
+from hightide.option_checks import shown
 
 MEAN = 1  # the pooling type in a GGUF file
 DENSE, OUT = "cls", "cls.output"
@@ -50,6 +52,12 @@ def rank_head(file: GgufFile) -> RankHead:
         raise UnsupportedError(f"{file.path} has no head that ranks (tensor {OUT}.weight)")
     names = [f"{DENSE}.weight", f"{DENSE}.bias", "cls.norm.weight", f"{OUT}.weight", f"{OUT}.bias"]
     found = {name: file.tensors[name] for name in names if name in file.tensors}
+    for name, tensor in found.items():
+        if len(tensor.dims) != (2 if name in (f"{DENSE}.weight", f"{OUT}.weight") else 1):
+            raise ProgramError(f"{file.path}: {name} has {len(tensor.dims)} dims")
+    eps = file.get("attention.layer_norm_epsilon", 1e-5)
+    if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+        raise ProgramError(f"{file.path}: attention.layer_norm_epsilon is {shown(eps)}")
     arrays = {name: dequantize(t.data, t.type, t.dims).astype(np.float64) for name, t in found.items()}
     if file.get("classifier.output_labels") == LABELS:
         arrays[f"{OUT}.weight"] = -np.diff(arrays[f"{OUT}.weight"], axis=0)
@@ -64,4 +72,4 @@ def rank_head(file: GgufFile) -> RankHead:
             )
     modern = file.architecture == "modern-bert"
     mean = file.get("classifier.pooling_type", MEAN if modern else 0) == MEAN
-    return RankHead(arrays, not modern, float(file.get("attention.layer_norm_epsilon", 1e-5)), mean)
+    return RankHead(arrays, not modern, eps, mean)
