@@ -13,7 +13,7 @@ import numpy as np
 from hightide.errors import ProgramError, UnsupportedError
 from hightide.formats.gguf import GgufFile
 from hightide.formats.rerankers import LABELS
-from hightide.ops.blocks.layout import dequantize
+from hightide.ops.blocks.layout import BLOCK_TYPES, dequantize
 from hightide.ops.elementwise.elementwise import Gelu
 from hightide.option_checks import shown
 
@@ -55,6 +55,8 @@ def rank_head(file: GgufFile) -> RankHead:
     for name, tensor in found.items():
         if len(tensor.dims) != (2 if name in (f"{DENSE}.weight", f"{OUT}.weight") else 1):
             raise ProgramError(f"{file.path}: {name} has {len(tensor.dims)} dims")
+        if tensor.type not in BLOCK_TYPES:
+            raise UnsupportedError(f"{file.path}: {name} has type {tensor.type}")
     eps = file.get("attention.layer_norm_epsilon", 1e-5)
     if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
         raise ProgramError(f"{file.path}: attention.layer_norm_epsilon is {shown(eps)}")
