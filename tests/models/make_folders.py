@@ -103,7 +103,7 @@ FOLDERS = {
     "llama": Folder("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": LLAMA3}, shard_bytes="30KB"),
     "mistral": Folder("MistralForCausalLM", "MistralConfig", {"sliding_window": 9}, dtype=torch.float16),
     "qwen2": _folder("Qwen2", rope_parameters=YARN, tie_word_embeddings=True),
-    "qwen3": _folder("Qwen3", head_dim=32, tie_word_embeddings=True),
+    "qwen3": _folder("Qwen3", head_dim=32, rope_parameters=LLAMA3, tie_word_embeddings=True),
     "gemma3": _folder(
         "Gemma3",
         config="Gemma3TextConfig",

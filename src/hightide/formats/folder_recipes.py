@@ -56,11 +56,6 @@ def llama_fields(config: ModelConfig) -> dict[str, Any]:
     return only_silu(config) | {"rope.dimension_count": config.rotary, "attention.sliding_window": window}
 
 
-def rope_freqs(config: ModelConfig) -> dict[str, np.ndarray]:
-    factors = config.llama3_factors()
-    return {} if factors is None else {"rope_freqs.weight": factors}
-
-
 # ---- Mistral 3 and Ministral
 
 
@@ -406,9 +401,9 @@ _LFM2 |= {"block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
 _GEMMA3_RECIPE = FolderRecipe("gemma3", _GEMMA3, _gemma3_fields, _norms_up)
 
 RECIPES: dict[str, FolderRecipe] = {
-    "llama": FolderRecipe("llama", LLAMA, llama_fields, turned, rope_freqs),
-    "mistral": FolderRecipe("llama", MISTRAL, llama_fields, turned, rope_freqs),
-    "ministral": FolderRecipe("llama", MISTRAL, _ministral_fields, turned, rope_freqs),
+    "llama": FolderRecipe("llama", LLAMA, llama_fields, turned),
+    "mistral": FolderRecipe("llama", MISTRAL, llama_fields, turned),
+    "ministral": FolderRecipe("llama", MISTRAL, _ministral_fields, turned),
     "mistral3": FolderRecipe("mistral3", _MISTRAL3, _mistral3_fields, turned),
     "ministral3": FolderRecipe("mistral3", {**_MISTRAL3, "head_dim": 128}, _mistral3_fields, turned),
     "qwen2": FolderRecipe("qwen2", QWEN, qwen_fields),
@@ -421,7 +416,7 @@ RECIPES: dict[str, FolderRecipe] = {
     "phi3": FolderRecipe("phi3", _PHI3, _phi3_fields, extra=_long_factors),
     "granite": FolderRecipe("granite", GRANITE, granite_fields, turned),
     "olmo2": FolderRecipe("olmo2", _OLMO2, only_silu),
-    "smollm3": FolderRecipe("smollm3", _SMOLLM3, _smollm3_fields, turned, rope_freqs),
+    "smollm3": FolderRecipe("smollm3", _SMOLLM3, _smollm3_fields, turned),
     "glm4": FolderRecipe("glm4", _GLM4, _rotary_fields),
     "stablelm": FolderRecipe("stablelm", _STABLELM, _stablelm_fields),
     "starcoder2": FolderRecipe("starcoder2", _STARCODER2, _starcoder2_fields),

@@ -24,7 +24,6 @@ from hightide.formats.folder_recipes import (
     llama_fields,
     only_silu,
     qwen_fields,
-    rope_freqs,
     turned,
 )
 from hightide.formats.gguf import GgufTensor
@@ -244,7 +243,7 @@ _GRANITE_MOE_RECIPE = FolderRecipe(
 
 MIXTURE_RECIPES: dict[str, FolderRecipe] = {
     "lfm2_moe": FolderRecipe("lfm2moe", _LFM2_MOE, _lfm2_moe_fields, lfm2_change, rename=_lfm2_moe_name),
-    "mixtral": FolderRecipe("llama", _MIXTRAL, llama_fields, turned, rope_freqs, _moe_name, _gate_and_up),
+    "mixtral": FolderRecipe("llama", _MIXTRAL, llama_fields, turned, rename=_moe_name, parts=_gate_and_up),
     "qwen2_moe": FolderRecipe("qwen2moe", _QWEN2_MOE, _qwen2_moe_fields, rename=_moe_name, parts=_gate_and_up),
     "qwen3_moe": FolderRecipe("qwen3moe", _QWEN3_MOE, _qwen3_moe_fields, rename=_moe_name, parts=_gate_and_up),
     "gpt_oss": FolderRecipe("gpt-oss", _GPT_OSS, _gpt_oss_fields, rename=_gpt_oss_name, parts=_gpt_oss_parts),

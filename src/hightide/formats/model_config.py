@@ -136,13 +136,13 @@ class ModelConfig:
                 raise UnsupportedError(f"{self.path} has a magnitude of its own (mscale) for its rotary angles")
         return {f"rope.scaling.{name}": value for name, value in fields.items()}
 
-    def llama3_factors(self) -> np.ndarray | None:
+    def rope_freqs(self) -> dict[str, np.ndarray]:
         """By what each frequency is divided, [rotary / 2], where Llama 3's scaling is asked for."""
         rope = self.rope
         if str(rope.get("rope_type")).lower() != "llama3":
-            return None
+            return {}
         names = ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
         theta, factor, low, high, trained = (self.number(name, rope.get(name)) for name in names)
         wavelength = 2 * np.pi * theta ** (np.arange(0, self.rotary, 2) / self.rotary)
         smooth = np.clip((trained / wavelength - low) / max(high - low, 1e-9), 0, 1)
-        return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+        return {"rope_freqs.weight": (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)}

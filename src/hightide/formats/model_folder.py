@@ -105,7 +105,8 @@ def _tensors(folder: Path, config: ModelConfig, recipe: FolderRecipe) -> dict[st
         if sorted(items) != list(range(len(items))):
             raise ProgramError(f"{folder} lacks some of the tensors of {name}")
         tensors[name] = stacked(name, [items[n] for n in range(len(items))])
-    return tensors | {name: given(name, array) for name, array in recipe.extra(config).items()}
+    arrays = config.rope_freqs() | recipe.extra(config)
+    return tensors | {name: given(name, array) for name, array in arrays.items()}
 
 
 def _of_few_bits(
