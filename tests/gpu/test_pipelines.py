@@ -50,6 +50,21 @@ def test_they_are_compiled_in_other_threads_and_found_again(device: Device, monk
     assert [made.get(shader) for shader in wanted] == first and len(seen) == 2
 
 
+def test_those_that_no_session_holds_go_in_time(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hightide.gpu.pipelines.KEPT", 1)
+    fresh = Device(device.adapter)
+    made, (first, second) = Pipelines(fresh), shaders(device)
+    made.start([first, second])
+    held = made.get(first)
+    made.get(second)
+    before = fresh.created
+    assert made.get(first) is held and made.has(second) and fresh.created == before
+    del held
+    assert not made.has(first)
+    made.get(first)
+    assert fresh.created == before + 1 and not made.has(second)
+
+
 def test_another_device_compiles_the_last_ones_first(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, done, begun, free = shaders(device), [], threading.Event(), threading.Event()
     run = _Blank.run

@@ -1,18 +1,22 @@
 """Compute pipelines and bind groups. Each is made once and looked up by what defines it.
 
 Pipelines are compiled in threads: wgpu-native's calls release the GIL and compile in parallel (of two threads on
-llvmpipe neither waits for the other; on SwiftShader a fifth of the time).
+llvmpipe neither waits for the other; on SwiftShader a fifth of the time). They are the same threads all along: what a
+driver frees in one thread, glibc gives to no other, so that with new ones every lost device left 100 to 200 MB behind.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+from weakref import WeakSet, WeakValueDictionary
 
 import wgpu
 
@@ -22,12 +26,13 @@ from hightide.gpu.native import handle, pointer, raising
 from hightide.wgsl.shader import FIRST_BINDING, PARAMS_SIZE, Shader
 
 THREADS = min(8, os.cpu_count() or 1)
+KEPT = 512  # pipelines that stay for sessions to come; one takes about 2 MB on llvmpipe
 
 # Called with (kernels ready, kernels in all) while a session is built.
 compiling: ContextVar[Callable[[int, int], None] | None] = ContextVar("compiling", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pipeline:
     shader: Shader
     layout: Any
@@ -42,23 +47,27 @@ class BindGroup:
 
 
 class Pipelines:
-    """The pipelines of one device, shared by its sessions."""
+    """The pipelines of one device, shared by its sessions: those that they hold, and the last ones that were made."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.warm: set[int] = set()  # addresses of those that were dispatched
+        self.warm: WeakSet[Pipeline] = WeakSet()  # those that were dispatched
         self.before_first: Callable[[Shader], None] | None = None  # called before one is dispatched that is not warm
         self._layouts: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
-        self._pipelines: dict[Shader, Pipeline] = {}
+        self._pipelines: WeakValueDictionary[Shader, Pipeline] = WeakValueDictionary()
+        self._kept: deque[Pipeline] = deque(maxlen=KEPT)
         self._making: dict[Shader, Future[Pipeline]] = {}
 
     def get(self, shader: Shader) -> Pipeline:
-        if shader not in self._pipelines:
+        found = self._pipelines.get(shader)
+        if found is None:
             making = self._making.pop(shader, None)
             # One that failed may belong to a session that was abandoned: only a failure now is an error.
             failed = making is not None and making.exception() is not None
-            self._pipelines[shader] = self._task(shader)() if making is None or failed else making.result()
-        return self._pipelines[shader]
+            found = self._task(shader)() if making is None or failed else making.result()
+            self._pipelines[shader] = found
+            self._kept.append(found)
+        return found
 
     def has(self, shader: Shader) -> bool:
         return shader in self._pipelines
@@ -67,9 +76,7 @@ class Pipelines:
         """Compile these in threads while the caller does something else; `get` waits for the one it needs."""
         missing = [s for s in dict.fromkeys(shaders) if s not in self._pipelines and s not in self._making]
         if len(missing) > 1:
-            pool = ThreadPoolExecutor(THREADS, "pipelines")
-            self._making |= {shader: pool.submit(self._task(shader)) for shader in missing}
-            pool.shutdown(wait=False)  # no more of them: the threads end when these are done
+            self._making |= {shader: _threads().submit(self._task(shader)) for shader in missing}
 
     def _task(self, shader: Shader) -> Callable[[], Pipeline]:
         """A function that compiles a pipeline, in any thread."""
@@ -118,6 +125,11 @@ class Pipelines:
                 layout = self.device.wgpu.create_bind_group_layout(entries=entries)
                 self._layouts[key] = (layout, self.device.wgpu.create_pipeline_layout(bind_group_layouts=[layout]))
         return self._layouts[key]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, "pipelines")
 
 
 def pipelines(device: Device) -> Pipelines:

@@ -102,17 +102,17 @@ class ReadyPlans:
         llvmpipe compiles only then, up to a second each where Mesa's cache on the disk does not have it, which would
         otherwise be part of the first steps. (The other levels wait until they are met: all would take twice as long.)
         """
-        commands = {c.pipeline.address.value or 0: c for ready in levels for c in ready.recording.commands}
-        new = {address: c for address, c in commands.items() if address not in self._pipelines.warm}
+        commands = {c.pipeline: c for ready in levels for c in ready.recording.commands}
+        new = {pipeline: c for pipeline, c in commands.items() if pipeline not in self._pipelines.warm}
         if not new:
             return
         tell, before = compiling.get(), self._pipelines.before_first
         with self.params.blank():
-            for done, (address, command) in enumerate(new.items(), 1):
+            for done, (pipeline, command) in enumerate(new.items(), 1):
                 if before is not None:
-                    before(command.pipeline.shader)
+                    before(pipeline.shader)
                 recorder.submit(Recording([replace(command, groups=1)], []))
-                self._pipelines.warm.add(address)
+                self._pipelines.warm.add(pipeline)
                 if tell is not None or before is not None:
                     self.device.flush()
                 if tell is not None:
