@@ -12,6 +12,7 @@ from hf_folders import write_folder
 from hightide.errors import HightideError
 from hightide.formats.gguf import GgufTensor
 from hightide.formats.model_file import read_model
+from hightide.formats.packed_weights import PackedWeight
 from hightide.ops.blocks.layout import dequantize
 
 OUT, IN = 64, 256
@@ -118,3 +119,21 @@ def test_what_cannot_be_read_is_refused(changes: dict[str, Any], tmp_path: Path)
     folder, _ = awq(tmp_path / "x", 128, **changes)
     with pytest.raises(HightideError):
         read_model(folder)
+
+
+@pytest.mark.parametrize("method", ["awq", "gptq"])
+def test_only_the_rows_that_are_read_are_unpacked(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = awq(tmp_path / "a", 64) if method == "awq" else gptq(tmp_path / "g", 64, 4, False)
+    data = q_proj(folder)[0].data
+    whole, row = bytes(data.view()), data.length // OUT
+    unpacked, counted = PackedWeight._unpacked, []
+
+    def counting(weight: PackedWeight, words: np.ndarray) -> np.ndarray:
+        counted.append(words.size)
+        return unpacked(weight, words)
+
+    monkeypatch.setattr(PackedWeight, "_unpacked", counting)
+    for first, count in ((0, 1), (7, 1), (13, 11), (OUT - 1, 1)):
+        counted.clear()
+        assert data.region(first * row, count * row) == whole[first * row : (first + count) * row]
+        assert max(counted) <= IN * (count + 16 * 2) // 8  # rows of a head are 16 apart, and words have 8 of them

@@ -43,21 +43,26 @@ class PackedWeight:
         rows, columns = self.qweight.dims
         return (columns * per_word, rows) if self.is_awq else (columns, rows * per_word)
 
-    def quants(self) -> np.ndarray:
-        """[out, in]"""
-        words = _words(self.qweight)
+    def quants(self, first: int, count: int) -> np.ndarray:
+        """Rows of [out, in]."""
         if self.is_awq:
-            return self._unpacked(words).T
-        return self._unpacked(words.T)  # along the inputs
+            return self._columns(self.qweight, first, count)
+        return self._unpacked(_words(self.qweight)[:, first : first + count].T)  # along the inputs
 
-    def zeros(self) -> np.ndarray:
-        """[out, groups]"""
-        return (self._unpacked(_words(self.qzeros)).astype(np.int16) + self.added).T
+    def zeros(self, first: int, count: int) -> np.ndarray:
+        """Rows of [out, groups]."""
+        return self._columns(self.qzeros, first, count).astype(np.int16) + self.added
 
-    def scale(self) -> np.ndarray:
-        """[out, groups]"""
+    def scale(self, first: int, count: int) -> np.ndarray:
+        """Rows of [out, groups]."""
         dtype = {"F16": np.float16, "F32": np.float32}[self.scales.type]
-        return np.frombuffer(self.scales.data.view(), dtype).reshape(self.scales.dims).T
+        return np.frombuffer(self.scales.data.view(), dtype).reshape(self.scales.dims)[:, first : first + count].T
+
+    def _columns(self, tensor: StoredTensor, first: int, count: int) -> np.ndarray:
+        """Columns of a matrix whose rows are packed, each as a row."""
+        word, at = divmod(first, 32 // self.bits)
+        words = _words(tensor)[:, word : -(-(first + count) * self.bits // 32)]
+        return self._unpacked(words)[:, at : at + count].T
 
     def _unpacked(self, words: np.ndarray) -> np.ndarray:
         """[n, m] words as [n, m * 32 / bits] integers."""
@@ -130,7 +135,7 @@ def _words(tensor: StoredTensor) -> np.ndarray:
 def _as_blocks(weight: PackedWeight) -> GgufTensor:
     out, inputs = weight.dims
     exact = weight.order is None and weight.group % BLOCK == 0 and weight.scales.type == "F16"
-    middle = bool((weight.zeros() == 1 << weight.bits - 1).all())
+    middle = bool((weight.zeros(0, out) == 1 << weight.bits - 1).all())
     if exact and weight.bits == 4:
         kind, center = ("Q4_0", 8) if middle else ("Q5_0", 16)
     elif exact and middle:
@@ -139,10 +144,9 @@ def _as_blocks(weight: PackedWeight) -> GgufTensor:
         kind, center = "F16", 0
 
     def rows(first: int, count: int) -> np.ndarray:
-        some = slice(first, first + count)
-        quants, zeros, scales = weight.quants()[some].astype(np.int16), weight.zeros()[some], weight.scale()[some]
+        quants, zeros, scales = (part(first, count) for part in (weight.quants, weight.zeros, weight.scale))
         groups = np.arange(inputs) // weight.group if weight.order is None else weight.order
-        steps = quants - zeros[:, groups]
+        steps = quants.astype(np.int16) - zeros[:, groups]
         if kind == "F16":
             return (steps * scales[:, groups].astype(np.float32)).astype(np.float16)
         d = np.repeat(scales, weight.group // BLOCK, axis=1).reshape(-1, 1).astype(np.float16)
