@@ -13,22 +13,30 @@ from hightide.ops.kernel import Kernel
 from hightide.wgsl.shader import Shader
 
 
-def plant(text: str, instead: str) -> None:
-    whole, made = Kernel.shader, {}
+def plant(text: str, instead: str) -> list[str]:
+    """The names of the kernels that have it, as they are made."""
+    whole, made, found = Kernel.shader, {}, []
 
     def faulty(kernel: Kernel, halves: frozenset[str] = frozenset()) -> Shader:
         shader = whole(kernel, halves)
         if shader not in made:
             made[shader] = replace(shader, text=shader.text.replace(text, instead))
+            if text in shader.text:
+                found.append(shader.name)
         return made[shader]
 
     Kernel.shader = faulty
+    return found
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     text, instead, *command = sys.argv[1:]
-    plant(text, instead)
+    found = plant(text, instead)
     sys.argv = ["hightide", *command]
-    main()
+    try:
+        main()
+    finally:
+        if not found:
+            sys.exit(f"no kernel of this command has {text!r}")
