@@ -299,7 +299,26 @@ class RandomGraph:
         if self.chance(0.15):
             weight = self.b.call("aten.add.Tensor", weight, self.eighths(*weight.dims), 1)
         eps = self.choose(1e-5, 1e-6) if eps is None else eps
+        if self.chance(0.3):
+            return self._plain_norm(node, weight, eps)
         return Node(self.b.call("et_vk.rms_norm.default", node.value, weight, eps), node.dims)
+
+    def _plain_norm(self, node: Node, weight: TensorValue, eps: float) -> Node:
+        """A norm as exporters take it apart, or nearly so."""
+        b, x = self.b, node.value
+        power = self.choose(2, 2, 2, 4)
+        square = b.call("aten.mul.Tensor", x, x) if self.chance(0.5) else b.call("aten.pow.Tensor_Scalar", x, power)
+        dim = -1 if self.chance(0.8) else int(self.rng.integers(len(node.dims)))
+        mean = b.call("aten.mean.dim", square, [dim], True, None)
+        if self.chance(0.5):
+            total = b.call("aten.add.Tensor", mean, b.constant(np.float32(eps)), 1)
+        else:
+            total = b.call("aten.add.Scalar", mean, eps, 1)
+        root = Node(b.call("aten.rsqrt.default", total), node.dims)
+        normed = b.call("aten.mul.Tensor", *self.rng.permutation([x, root.value]).tolist())
+        if self.chance(0.15):
+            self.pool.append(Node(normed, node.dims))
+        return Node(b.call("aten.mul.Tensor", *self.rng.permutation([normed, weight]).tolist()), node.dims)
 
     def add(self, a: Node, b: Node) -> Node:
         if self.chance(0.3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from hightide.gpu import measurements
 from hightide.gpu.compile_ahead import CompileAhead
 from hightide.gpu.device import Adapter, Device
 from hightide.gpu.pipelines import pipelines
+from hightide.ops.builder import GraphBuilder
 from hightide.ops.case import all_cases, cases_of
 from hightide.planning.levels import InputElements, graph_inputs
 from hightide.planning.planner import Planner
@@ -246,6 +248,23 @@ def test_every_op_is_right_on_its_own_with_random_inputs(device: Device) -> None
                 check = call_check(need, planner, plan, op_call)
                 assert check is not None, f"{case.name} has no check"
                 assert not (problem := check.problem(device)), f"{case.name} at {live}: {problem}"
+
+
+@pytest.mark.parametrize(("rows", "checked"), [(1 << 15, True), (1 << 20, False)])
+def test_a_check_of_something_large_takes_little_memory(rows: int, checked: bool, device: Device) -> None:
+    """`rows` of 16,384: what only a damaged program asks for is not checked."""
+    b = GraphBuilder()
+    planner = Planner(b.graph(b.call("aten.relu.default", b.input((rows, 1 << 14)))), choices=choices_for(device))
+    plan = planner.plan([(rows, 1 << 14)], {})
+    ((need, op_call),) = needs_of(plan).items()
+    tracemalloc.start()
+    try:
+        check = call_check(need, planner, plan, op_call)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert (check is not None) == checked
+    assert check is None or not check.problem(device)
 
 
 def answer() -> list[int]:

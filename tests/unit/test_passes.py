@@ -384,3 +384,22 @@ def test_what_is_known_of_live_dims() -> None:
     assert r.live_dims(same.id) == (1, s, 16) and r.live_dims(inferred.id) == (s, 16)
     assert r.live_dims(halves.id)[0] not in (s, 4) and r.live_dims(halves.id)[1] == 8
     assert r.live_dims(total.id)[0] not in (s, r.live_dims(y.id)[0]), "either may be 1"
+
+
+@pytest.mark.parametrize("form", ["square", "power", "fourth power", "other dim", "wide weight", "used elsewhere"])
+def test_a_norm_that_was_taken_apart(form: str) -> None:
+    b = GraphBuilder()
+    x = b.call("aten.linear.default", b.input((1, 9, 8)), b.constant(np.eye(16, 8, dtype=np.float32)), None)
+    power = {"power": 2, "fourth power": 4}.get(form)
+    square = b.call("aten.pow.Tensor_Scalar", x, power) if power else b.call("aten.mul.Tensor", x, x)
+    mean = b.call("aten.mean.dim", square, [1 if form == "other dim" else -1], True, None)
+    root = b.call("aten.rsqrt.default", b.call("aten.add.Tensor", mean, b.constant(np.float32(1e-3)), 1))
+    normed = b.call("aten.mul.Tensor", x, root)
+    weight = b.constant(np.linspace(1, 2, 16, dtype=np.float32).reshape((1, 16) if form == "wide weight" else 16))
+    outputs = [b.call("aten.mul.Tensor", normed, weight), *([root] if form == "used elsewhere" else [])]
+    graph = b.graph(*outputs)
+    fused = fuse(graph)
+    assert names(fused)["et_vk.rms_norm.default"] == (form in ("square", "power"))
+    given = [np.random.default_rng(0).standard_normal((1, 4, 8)).astype(np.float32)]
+    for got, want in zip(CpuSession(fused).run(given), CpuSession(graph).run(given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)

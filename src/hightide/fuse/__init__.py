@@ -18,6 +18,7 @@ from hightide.fuse.linears import activated, gated, plain_views, residual, unfla
 from hightide.fuse.norms import add_norm, linear_of_norm
 from hightide.fuse.permutes import permutes
 from hightide.fuse.plain_attention import plain_attention
+from hightide.fuse.plain_norms import plain_norms
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
@@ -31,6 +32,7 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "unflatten": unflatten,
     "plain_views": plain_views,
     "plain_attention": plain_attention,
+    "plain_norms": plain_norms,
     "permutes": permutes,
     "attention_rows": attention_rows,
     "select_early": select_early,

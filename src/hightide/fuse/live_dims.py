@@ -36,7 +36,8 @@ AS_X = (  # dims of x
     "hightide.media_rows.default",
     *LIKE,
 )
-REDUCED = ("aten.any.dim",)  # along one dim, which may stay with a size of 1
+SELECTS = ("aten.select_copy.int", "aten.select.int")
+REDUCED = ("aten.any.dim", "aten.mean.dim", "aten.sum.dim_IntList")  # dims that may stay with a size of 1
 # By family: ops whose output has the dims of one argument, but for a last one that another decides.
 BUT_THE_LAST = {
     "linear": ("x", "weight"),
@@ -132,8 +133,16 @@ class LiveDims:
         if call.name in EXPANDS:
             return self._expanded(call)
         if call.name in REDUCED and "keepdim" in args and self._literal(args["keepdim"]) is True:
+            axes, dims = self._literal(args["dim"]), self.of(args["x"])
+            over = axes if isinstance(axes, tuple) else (axes,)
+            if not over or not all(isinstance(axis, int) for axis in over):
+                return None
+            return tuple(1 if n in over or n - len(dims) in over else dim for n, dim in enumerate(dims))
+        if call.name in SELECTS:
             axis, dims = self._literal(args["dim"]), self.of(args["x"])
-            return tuple(1 if axis in (n, n - len(dims)) else dim for n, dim in enumerate(dims))
+            if not isinstance(axis, int):
+                return None
+            return tuple(dim for n, dim in enumerate(dims) if axis not in (n, n - len(dims)))
         if call.name in PERMUTES:
             order, dims = self._literal(args["order"]), self.of(args["x"])
             return tuple(dims[axis] for axis in order) if isinstance(order, tuple) and len(order) == len(dims) else None

@@ -17,7 +17,7 @@ import numpy as np
 
 from hightide.errors import HightideError, InputError
 from hightide.formats.gguf import block_size
-from hightide.graph.blob import Blob
+from hightide.graph.blob import Blob, Zeros
 from hightide.graph.graph import Graph, OpCall, input_ids, output_ids
 from hightide.graph.symbols import Sym, SymExpr
 from hightide.graph.values import Dims, ListValue, LiteralValue, SymIntValue, TensorValue
@@ -157,7 +157,7 @@ class _SmallGraph:
         """What the call needs with these sizes."""
         graph = self._graph(sizes, data=False)
         planner = self._planner(graph)
-        arrays = OpCheck(graph, planner, self._arrays, self._ranges, 0.0).inputs(7)
+        arrays = OpCheck(graph, planner, self._arrays, self._ranges, 0.0).inputs(None)
         plan = planner.plan([a.shape for a in arrays], InputElements(arrays, graph_inputs(graph, None, None)))
         found = [need for need, call in needs_of(plan).items() if call.name == self.call.name]
         return found[0] if len(found) == 1 else None
@@ -228,8 +228,10 @@ class _SmallGraph:
         constant = root.constant is not None and root.id not in self.planner.aliases.state
         if value.dtype in BLOCK_TYPES:
             return self._blocks(root, dims)
+        if (constant or written) and not self._data:
+            return self._builder.stored(dims, value.dtype, Zeros(math.prod(dims) * np.dtype(value.dtype).itemsize))
         if constant and not written:
-            array = self._own(root).reshape(self.plan.dims[value.id]) if self._data else np.zeros(dims, value.dtype)
+            array = self._own(root).reshape(self.plan.dims[value.id])
             return self._builder.constant(array[tuple(slice(size) for size in dims)].astype(value.dtype))
         low, high = like_cases(self.call.name, name, value.dtype)
         if written:

@@ -150,6 +150,8 @@ BLOCK_TYPES = _types()
 
 def dequantize(data: AnyBlob, kind: str, dims: Dims) -> np.ndarray:
     """The float32 weights that blocks stand for."""
+    if 0 in dims:
+        return np.zeros(dims, np.float32)
     elements, size = block_size(kind)
     rows = np.frombuffer(data.view(), np.uint8).reshape(*dims[:-1], dims[-1] // elements * size)
     return quants.dequantize(rows, GGMLQuantizationType[kind])
