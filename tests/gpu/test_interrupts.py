@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,30 @@ def test_an_interrupted_answer_harms_no_later_one(options: dict[str, Any], step:
                 llm.reset()
             assert llm.generate(PROMPT, max_tokens=4, **options).tokens == wanted, point
             assert llm.generate([*PROMPT, *wanted], max_tokens=2, **options).tokens == longer, point
+
+
+def test_a_stream_that_is_forgotten_while_a_signal_comes_keeps_nobody_waiting(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread asks next: the thread that was interrupted could take a lock again that it never gave back."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # Python drops what is raised in a destructor
+    with hightide.LLM(TESTS / "models/llama.gguf", context=48, chunk=5) as llm, ThreadPoolExecutor(1) as other:
+        wanted = llm.generate(PROMPT, max_tokens=4).tokens
+        streams: list[Any] = []
+
+        def begin() -> None:
+            streams.append(llm.stream(PROMPT, max_tokens=4))
+            next(streams[0])
+
+        def forget() -> None:
+            streams.clear()
+            gc.collect(0)
+
+        begin()
+        for point in interruptions(forget):
+            streams.clear()
+            assert other.submit(llm.generate, PROMPT, max_tokens=4).result(60).tokens == wanted, point
+            begin()
 
 
 @pytest.mark.slow

@@ -517,8 +517,8 @@ def test_an_abandoned_stream_leaves_the_session_usable(order: tuple[LLM, Order])
     next(stream)
     del stream
     gc.collect()
-    assert calls.launched == calls.collected
     assert llm.generate(PROMPT, max_tokens=8).tokens == expected
+    assert calls.launched == calls.collected
 
 
 def test_streams_in_turn(llm: LLM) -> None:

@@ -325,7 +325,8 @@ class _StepLoop:
     def __init__(self, model: Model, max_sequences: int, drafter: Drafter | None, store: PrefixStore | None) -> None:
         self.model = model
         self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True, drafter=drafter, store=store)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # `with` it, not the condition, whose `__enter__` a signal can leave locked
+        self._changed = threading.Condition(self._lock)
         self._wanted: deque[Callable[[], None]] = deque()
         self._requests: dict[Generation, Request] = {}
         self._arriving = 0  # requests that the loop has not seen yet
@@ -347,7 +348,7 @@ class _StepLoop:
                 self.batcher.add(generation)
             request.deliver()
 
-        with self._changed:
+        with self._lock:
             if len(self.batcher.waiting) + self._arriving >= max_waiting:
                 raise HightideError(f"{max_waiting} requests are waiting already; ask again later")
             self._ask(begin)
@@ -359,7 +360,7 @@ class _StepLoop:
                 self.batcher.remove(generation)
             request.deliver()
 
-        with self._changed:
+        with self._lock:
             if not self._closing:
                 self._ask(end)
 
@@ -392,7 +393,7 @@ class _StepLoop:
 
     def close(self) -> None:
         self.check_process()
-        with self._changed:
+        with self._lock:
             if self._closing:
                 return
             self._closing = True
@@ -402,7 +403,7 @@ class _StepLoop:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not (self._wanted or self.batcher.busy or self.batcher.unsaved or self._closing):
                     self._changed.wait()
                 wanted, self._wanted = self._wanted, deque()

@@ -37,8 +37,8 @@ from hightide.runtime.closing import Closing
 class Stream(Iterator[Piece], Closing):
     """Pieces of an answer as they arrive. `close()` (or leaving a `with` block) stops it at once.
 
-    There is one KV cache: when a stream takes its first step, one that was still going on is closed. Threads take
-    turns, a piece at a time.
+    There is one KV cache: when a stream takes its first step, one that was still going on is closed, be it read or
+    forgotten. Threads take turns, a piece at a time.
     """
 
     def __init__(self, llm: LLM, generation: Generation) -> None:
@@ -80,13 +80,6 @@ class Stream(Iterator[Piece], Closing):
                 raise HightideError("an answer cannot be stopped by what it calls while it is made")
             self._begun = True
             self._llm.end(self._generation)
-
-    def __del__(self) -> None:
-        if self._llm.lock.acquire(blocking=False):  # else somebody is using it, who will end this one
-            try:
-                self._llm.drop(self._generation)
-            finally:
-                self._llm.lock.release()
 
 
 class LLM(Closing):
@@ -216,11 +209,6 @@ class LLM(Closing):
         else:
             generation.finish("closed")
             generation.pieces.clear()
-
-    def drop(self, generation: Generation) -> None:
-        """Nobody will read more of an answer."""
-        if generation is self._current and self._model is not None:
-            self._release()
 
     def _release(self) -> None:
         self._check_open()

@@ -22,7 +22,8 @@ class Request:
     def __init__(self, generations: Sequence[Generation], cancel: Callable[[Request], None]) -> None:
         self.generations = list(generations)
         self._cancel = cancel
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # `with` it, not the condition, whose `__enter__` a signal can leave locked
+        self._changed = threading.Condition(self._lock)
         self._unread: deque[Piece] = deque()
         self._made: list[list[Piece]] = [[] for _ in generations]
         self._reasons: list[str] = ["" for _ in generations]
@@ -51,7 +52,7 @@ class Request:
         return self
 
     def __next__(self) -> Piece:
-        with self._changed:
+        with self._lock:
             while True:
                 if self._unread:
                     return self._unread.popleft()
@@ -65,7 +66,7 @@ class Request:
 
     async def __anext__(self) -> Piece:
         while True:
-            with self._changed:
+            with self._lock:
                 if self._unread:
                     return self._unread.popleft()
                 self._raise()
@@ -82,7 +83,7 @@ class Request:
 
     def results(self, timeout: float | None = None) -> list[Completion]:
         """The whole answers of all samples."""
-        with self._changed:
+        with self._lock:
             if not self._changed.wait_for(lambda: self.ended, timeout):
                 raise TimeoutError(f"the answer is not complete after {timeout} s")
             self._raise()
@@ -110,7 +111,7 @@ class Request:
 
     def deliver(self) -> None:
         """Hand over what the generations have made. Called by the step loop."""
-        with self._changed:
+        with self._lock:
             for n, generation in enumerate(self.generations):
                 while generation.pieces:
                     piece = generation.pieces.popleft()
