@@ -94,6 +94,19 @@ def test_a_stream_that_is_forgotten_while_a_signal_comes_keeps_nobody_waiting(
             begin()
 
 
+@some_points(5)
+def test_an_interrupted_request_harms_no_later_one(step: int, device: Device) -> None:
+    with hightide.Engine(TESTS / "models/llama.gguf", context=48) as engine, ThreadPoolExecutor(1) as other:
+
+        def answer() -> list[int]:
+            return engine.submit(PROMPT, max_tokens=3).result(60).tokens
+
+        wanted = answer()
+        for point in interruptions(answer, step=step):
+            assert other.submit(answer).result(90) == answer() == wanted, point
+        assert engine.stats().waiting == 0
+
+
 @pytest.mark.slow
 def test_an_interrupted_build_harms_no_later_one(device: Device) -> None:
     path, given = PROGRAMS / "llama_chunks.pte", next(steps("llama_chunks"))[1]

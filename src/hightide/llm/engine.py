@@ -14,7 +14,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -320,16 +322,14 @@ class Engine(Closing):
 
 
 class _StepLoop:
-    """The thread that runs steps. What others want of it waits in a list until the step under way has ended."""
+    """The thread that runs steps. What others want of it waits in a queue until the step under way has ended."""
 
     def __init__(self, model: Model, max_sequences: int, drafter: Drafter | None, store: PrefixStore | None) -> None:
         self.model = model
         self.batcher = Batcher(model.decoder, max_sequences, share_prefixes=True, drafter=drafter, store=store)
-        self._lock = threading.RLock()  # `with` it, not the condition, whose `__enter__` a signal can leave locked
-        self._changed = threading.Condition(self._lock)
-        self._wanted: deque[Callable[[], None]] = deque()
+        self._lock = threading.RLock()
+        self._wanted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._requests: dict[Generation, Request] = {}
-        self._arriving = 0  # requests that the loop has not seen yet
         self._closing = False
         self._pace: deque[tuple[float, int]] = deque()  # (time, new tokens so far)
         self._process = os.getpid()
@@ -342,17 +342,15 @@ class _StepLoop:
 
     def add(self, request: Request, max_waiting: int) -> None:
         def begin() -> None:
-            self._arriving -= 1
             for generation in request.generations:
                 self._requests[generation] = request
                 self.batcher.add(generation)
             request.deliver()
 
         with self._lock:
-            if len(self.batcher.waiting) + self._arriving >= max_waiting:
+            if self._waiting() >= max_waiting:
                 raise HightideError(f"{max_waiting} requests are waiting already; ask again later")
             self._ask(begin)
-            self._arriving += 1
 
     def cancel(self, request: Request) -> None:
         def end() -> None:
@@ -367,8 +365,10 @@ class _StepLoop:
     def _ask(self, what: Callable[[], None]) -> None:
         if self._closing:
             raise HightideError("the engine is closed")
-        self._wanted.append(what)
-        self._changed.notify()
+        self._wanted.put(what)
+
+    def _waiting(self) -> int:
+        return len(self.batcher.waiting) + self._wanted.qsize()
 
     def stats(self) -> EngineStats:
         batcher, pool, counters = self.batcher, self.batcher.pool, self.batcher.counters
@@ -377,7 +377,7 @@ class _StepLoop:
         rate = (counters.new_tokens - pace[0][1]) / max(now - pace[0][0], 1e-9) if pace else 0.0
         return EngineStats(
             running=len(batcher.running),
-            waiting=len(batcher.waiting) + self._arriving,
+            waiting=self._waiting(),
             pages=pool.count,
             pages_used=pool.used,
             pages_shared=pool.shared,
@@ -394,22 +394,19 @@ class _StepLoop:
     def close(self) -> None:
         self.check_process()
         with self._lock:
-            if self._closing:
-                return
             self._closing = True
-            self._changed.notify()
+            self._wanted.put(lambda: None)  # wakes the loop
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
         while True:
-            with self._lock:
-                while not (self._wanted or self.batcher.busy or self.batcher.unsaved or self._closing):
-                    self._changed.wait()
-                wanted, self._wanted = self._wanted, deque()
-                closing = self._closing
-            for what in wanted:
-                what()
+            if not (self.batcher.busy or self.batcher.unsaved):
+                self._wanted.get()()
+            closing = self._closing  # what was wanted before that is in the queue by now
+            with suppress(Empty):
+                while True:
+                    self._wanted.get_nowait()()
             if closing:
                 break
             self._step()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,8 +24,8 @@ class Request:
     def __init__(self, generations: Sequence[Generation], cancel: Callable[[Request], None]) -> None:
         self.generations = list(generations)
         self._cancel = cancel
-        self._lock = threading.RLock()  # `with` it, not the condition, whose `__enter__` a signal can leave locked
-        self._changed = threading.Condition(self._lock)
+        self._lock = threading.RLock()
+        self._sleepers: list[threading.Lock] = []  # each is released when something is delivered
         self._unread: deque[Piece] = deque()
         self._made: list[list[Piece]] = [[] for _ in generations]
         self._reasons: list[str] = ["" for _ in generations]
@@ -52,14 +54,15 @@ class Request:
         return self
 
     def __next__(self) -> Piece:
-        with self._lock:
-            while True:
+        while True:
+            with self._lock:
                 if self._unread:
                     return self._unread.popleft()
                 self._raise()
                 if self.ended:
                     raise StopIteration
-                self._changed.wait()
+                sleeper = self._sleeper()
+            sleeper.acquire()
 
     def __aiter__(self) -> Request:
         return self
@@ -83,9 +86,15 @@ class Request:
 
     def results(self, timeout: float | None = None) -> list[Completion]:
         """The whole answers of all samples."""
-        with self._lock:
-            if not self._changed.wait_for(lambda: self.ended, timeout):
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._lock:
+                if self.ended:
+                    break
+                sleeper = self._sleeper()
+            if not sleeper.acquire(timeout=min(max(end - time.monotonic(), 0), threading.TIMEOUT_MAX)):
                 raise TimeoutError(f"the answer is not complete after {timeout} s")
+        with self._lock:
             self._raise()
             return [
                 Completion(
@@ -120,11 +129,21 @@ class Request:
                     self._unread.append(piece)
                 self._reasons[n] = generation.finish_reason
                 self._error = self._error or generation.error
-            self._changed.notify_all()
             waiters, self._waiters = self._waiters, []
+            sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            sleeper.release()
         for loop, waiter in waiters:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, waiter)
+
+    def _sleeper(self) -> threading.Lock:
+        """A lock that can be taken once there is something new. (A signal's handler that raises can break a
+        `threading.Condition`: who waits for it is never told.)"""
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        self._sleepers.append(sleeper)
+        return sleeper
 
     def _raise(self) -> None:
         if self._error is not None and self.ended:
