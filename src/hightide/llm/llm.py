@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from hightide.errors import DeviceLostError, HightideError, InputError, UnsupportedError
@@ -69,6 +70,8 @@ class Stream(Iterator[Piece], Closing):
                 except BaseException as error:
                     generation.fail(error)
                     generation.error = None
+                    with suppress(HightideError):  # of a step that was under way, which nobody reads
+                        self._llm.end(generation)
                     raise
                 finally:
                     self._stepping = False
