@@ -15,30 +15,21 @@ def plain_norms(r: Rewriter) -> None:
     """x * rsqrt(mean(x * x) + eps) * weight, over the last dim."""
     for root in r.calls("aten.rsqrt.default"):
         total = r.maker(root.args["a"])
-        for mean, eps in _sums(r, total):
-            square = _square_of_mean(r, mean)
-            if total is None or square is None:
+        if total is None or total.name not in ADD or r.option(total, "alpha") != 1:
+            continue
+        for mean_id, eps_id in either_way(total):
+            mean, eps = r.maker(mean_id), _number(r, eps_id)
+            square = None if mean is None else _square(r, mean)
+            if mean is None or square is None or eps is None:
                 continue
             x = square.args["a"]
-            normed = _only_product(r, root.out, x)
-            weighed = None if normed is None else _only_product(r, normed.out)
-            if normed is None or weighed is None:
-                continue
-            weight = next(other for one, other in either_way(weighed) if one == normed.out)
-            if not _is_row(r, weight, x):
+            normed, by = _only_product(r, root.out)
+            weighed, weight = (None, -1) if normed is None else _only_product(r, normed.out)
+            if normed is None or weighed is None or by != x or not _is_row(r, weight, x):
                 continue
             fused = OpCall(0, RMS_NORM, {"x": x, "weight": weight, "eps": r.new_literal(eps)}, weighed.out)
-            mean_call = r.maker(mean)
-            assert mean_call is not None
-            if r.replace([square, mean_call, total, root, normed, weighed], [fused]):
+            if r.replace([square, mean, total, root, normed, weighed], [fused]):
                 break
-
-
-def _sums(r: Rewriter, total: OpCall | None) -> list[tuple[int, float]]:
-    """(what, number) of a number that is added to something."""
-    if total is None or total.name not in ADD or r.option(total, "alpha") != 1:
-        return []
-    return [(of, number) for of, by in either_way(total) if (number := _number(r, by)) is not None]
 
 
 def _number(r: Rewriter, id: int) -> float | None:
@@ -52,28 +43,25 @@ def _number(r: Rewriter, id: int) -> float | None:
     return float(read_array(value.constant.view(), value.stored_dtype, value.dims))
 
 
-def _square_of_mean(r: Rewriter, id: int) -> OpCall | None:
-    """The square whose mean over the last dim this is."""
-    mean = r.maker(id)
-    if mean is None or mean.name != "aten.mean.dim" or r.option(mean, "keepdim") is not True:
-        return None
-    if r.option(mean, "dim") not in ((-1,), (len(r.tensor(mean.args["x"]).dims) - 1,)):
+def _square(r: Rewriter, mean: OpCall) -> OpCall | None:
+    """The square that this is the mean of, over the last dim."""
+    if mean.name != "aten.mean.dim" or r.option(mean, "keepdim") is not True:
         return None
     square = r.maker(mean.args["x"])
-    if square is None:
+    if square is None or r.option(mean, "dim") not in ((-1,), (len(r.tensor(square.out).dims) - 1,)):
         return None
     if square.name in POWERS:
         return square if _number(r, square.args["b"]) == 2 else None
     return square if square.name == MUL and square.args["a"] == square.args["b"] else None
 
 
-def _only_product(r: Rewriter, id: int, by: int | None = None) -> OpCall | None:
-    """The product that alone needs a value, with another one."""
+def _only_product(r: Rewriter, id: int) -> tuple[OpCall | None, int]:
+    """The product that alone needs a value, and what it is multiplied by."""
     users = r.users(id)
     if len(users) != 1 or users[0].name != MUL or r.is_output(id):
-        return None
+        return None, -1
     others = [other for one, other in either_way(users[0]) if one == id]
-    return users[0] if len(others) == 1 and by in (None, others[0]) else None
+    return (users[0], others[0]) if len(others) == 1 else (None, -1)
 
 
 def _is_row(r: Rewriter, weight: int, x: int) -> bool:

@@ -8,7 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from hightide.errors import HightideError
 from hightide.llm.answer import Completion, Piece, Stats
@@ -25,12 +27,11 @@ class Request:
         self.generations = list(generations)
         self._cancel = cancel
         self._lock = threading.RLock()
-        self._sleepers: list[threading.Lock] = []  # each is released when something is delivered
         self._unread: deque[Piece] = deque()
         self._made: list[list[Piece]] = [[] for _ in generations]
         self._reasons: list[str] = ["" for _ in generations]
         self._error: BaseException | None = None
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._wakes: list[Callable[[], None]] = []  # each is called once, when something is delivered
         self.deliver()  # what has ended already
 
     def __repr__(self) -> str:
@@ -75,9 +76,8 @@ class Request:
                 self._raise()
                 if self.ended:
                     raise StopAsyncIteration
-                loop = asyncio.get_running_loop()
-                waiter = loop.create_future()
-                self._waiters.append((loop, waiter))
+                waiter = asyncio.get_running_loop().create_future()
+                self._wakes.append(partial(_wake, waiter))
             await waiter
 
     def result(self, timeout: float | None = None) -> Completion:
@@ -94,19 +94,18 @@ class Request:
                 sleeper = self._sleeper()
             if not sleeper.acquire(timeout=min(max(end - time.monotonic(), 0), threading.TIMEOUT_MAX)):
                 raise TimeoutError(f"the answer is not complete after {timeout} s")
-        with self._lock:
-            self._raise()
-            return [
-                Completion(
-                    "".join(piece.text for piece in pieces),
-                    [piece.token for piece in pieces if piece.token >= 0],
-                    generation.stats,
-                    reason,
-                    list(pieces),
-                    generation.vector,
-                )
-                for pieces, generation, reason in zip(self._made, self.generations, self._reasons, strict=True)
-            ]
+        self._raise()
+        return [
+            Completion(
+                "".join(piece.text for piece in pieces),
+                [piece.token for piece in pieces if piece.token >= 0],
+                generation.stats,
+                reason,
+                list(pieces),
+                generation.vector,
+            )
+            for pieces, generation, reason in zip(self._made, self.generations, self._reasons, strict=True)
+        ]
 
     async def result_async(self) -> Completion:
         """`result` for asyncio."""
@@ -129,20 +128,16 @@ class Request:
                     self._unread.append(piece)
                 self._reasons[n] = generation.finish_reason
                 self._error = self._error or generation.error
-            waiters, self._waiters = self._waiters, []
-            sleepers, self._sleepers = self._sleepers, []
-        for sleeper in sleepers:
-            sleeper.release()
-        for loop, waiter in waiters:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, waiter)
+            wakes, self._wakes = self._wakes, []
+        for wake in wakes:
+            wake()
 
     def _sleeper(self) -> threading.Lock:
         """A lock that can be taken once there is something new. (A signal's handler that raises can break a
         `threading.Condition`: who waits for it is never told.)"""
         sleeper = threading.Lock()
         sleeper.acquire()
-        self._sleepers.append(sleeper)
+        self._wakes.append(sleeper.release)
         return sleeper
 
     def _raise(self) -> None:
@@ -158,5 +153,5 @@ def _again(error: BaseException) -> BaseException:
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    with suppress(RuntimeError):  # its loop was closed
+        waiter.get_loop().call_soon_threadsafe(lambda: None if waiter.done() else waiter.set_result(None))

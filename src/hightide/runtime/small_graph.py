@@ -228,7 +228,7 @@ class _SmallGraph:
         constant = root.constant is not None and root.id not in self.planner.aliases.state
         if value.dtype in BLOCK_TYPES:
             return self._blocks(root, dims)
-        if (constant or written) and not self._data:
+        if not self._data and (constant or written):
             return self._builder.stored(dims, value.dtype, Zeros(math.prod(dims) * np.dtype(value.dtype).itemsize))
         if constant and not written:
             array = self._own(root).reshape(self.plan.dims[value.id])
