@@ -309,6 +309,28 @@ def test_too_many_that_wait_are_refused(where: str | None) -> None:
         ]
 
 
+def test_who_gives_up_does_not_wait(where: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_engine(where, max_sequences=1, max_waiting=1) as engine:
+        step, begun, free = engine._loop.batcher.step, threading.Event(), threading.Event()
+
+        def held() -> Any:
+            heard = step()
+            begun.set()
+            assert free.wait(60)
+            return heard
+
+        monkeypatch.setattr(engine._loop.batcher, "step", held)
+        first = engine.submit(PROMPTS[0], max_tokens=5)
+        assert begun.wait(60)
+        for _ in range(3):
+            first.cancel()
+        assert engine.stats().waiting == 0
+        second = engine.submit(PROMPTS[1], max_tokens=2)
+        assert engine.stats().waiting == 1
+        free.set()
+        assert second.result(60).tokens == alone(where, tuple(PROMPTS[1]), max_tokens=2)
+
+
 def test_little_memory_sets_sequences_aside(where: str | None) -> None:
     with open_engine(where, kv_memory=16 * 1024 * 5) as engine:
         requests = [engine.submit(prompt, max_tokens=30) for prompt in PROMPTS]

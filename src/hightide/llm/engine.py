@@ -330,6 +330,7 @@ class _StepLoop:
         self._lock = threading.RLock()
         self._wanted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._requests: dict[Generation, Request] = {}
+        self._arriving: set[Request] = set()  # in the queue
         self._closing = False
         self._pace: deque[tuple[float, int]] = deque()  # (time, new tokens so far)
         self._process = os.getpid()
@@ -342,6 +343,7 @@ class _StepLoop:
 
     def add(self, request: Request, max_waiting: int) -> None:
         def begin() -> None:
+            self._arriving.discard(request)
             for generation in request.generations:
                 self._requests[generation] = request
                 self.batcher.add(generation)
@@ -350,7 +352,12 @@ class _StepLoop:
         with self._lock:
             if self._waiting() >= max_waiting:
                 raise HightideError(f"{max_waiting} requests are waiting already; ask again later")
-            self._ask(begin)
+            try:
+                self._arriving.add(request)
+                self._ask(begin)
+            except BaseException:
+                self._arriving.discard(request)
+                raise
 
     def cancel(self, request: Request) -> None:
         def end() -> None:
@@ -368,7 +375,7 @@ class _StepLoop:
         self._wanted.put(what)
 
     def _waiting(self) -> int:
-        return len(self.batcher.waiting) + self._wanted.qsize()
+        return len(self.batcher.waiting) + len(self._arriving)
 
     def stats(self) -> EngineStats:
         batcher, pool, counters = self.batcher, self.batcher.pool, self.batcher.counters
