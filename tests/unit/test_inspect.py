@@ -219,6 +219,7 @@ def _flops(at: str) -> int:
     ("arguments", "message"),
     [
         (["--at", "S=48"], "S is 48; in forward it is 0 to 47"),
+        (["--at", "S=0"], "S is 0; forward takes at least 1"),
         (["--at", "T=1"], "has no T; what varies in it: S"),
         (["--at", "seventeen"], "a level is written as"),
         (["--at", "S=47,pos=95"], "context"),

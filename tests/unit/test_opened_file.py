@@ -124,6 +124,7 @@ def test_tokens_are_taken_as_given() -> None:
     [
         ({"T": 1}, r"forward has no T; what varies in it: S \(up to 47\), pos \(up to 95\)"),
         ({"S": 48}, "S is 48; in forward it is 0 to 47"),
+        ({"S": 0}, "S is 0; forward takes at least 1"),
         ({"pos": -1}, "pos is -1"),
         ({"S": 47, "pos": 95}, "context"),
     ],

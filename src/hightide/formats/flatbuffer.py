@@ -33,14 +33,14 @@ _BUDGET_FACTOR = 2
 _PAGE = 1 << 16  # bytes read at a time
 
 
-def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str) -> FlatTable:
-    """The root table of the FlatBuffer in `blob`, whose file identifier must be `identifier`."""
+def root_table(blob: Blob, identifier: bytes, fields: Fields, place: str, what: str) -> FlatTable:
+    """The root table of the FlatBuffer in `blob`: `what`, which has this file identifier."""
     if blob.length < 8:
-        raise ProgramError(f"{place}: {blob.length} bytes are too few for a FlatBuffer")
+        raise ProgramError(f"{place}: {blob.length} bytes are too few for {what}")
     buffer = _Buffer(blob, bytes_left=_BUDGET_FACTOR * blob.length)
     found = bytes(buffer.read(4, 4))
     if found != identifier:
-        raise ProgramError(f"{place}: the file identifier is {found!r}, not {identifier!r}")
+        raise ProgramError(f"{place}: this is not {what}: its file identifier is {found!r}, not {identifier!r}")
     return _table_at(buffer, buffer.follow(0, place), fields, place)
 
 

@@ -26,7 +26,7 @@ def read_data_file(path: str | os.PathLike[str]) -> dict[str, Blob]:
     path = Path(path)
     file = SourceFile(path).whole()
     flatbuffer, segment_region = _read_header(file, path.name)
-    root = root_table(flatbuffer, b"FT01", FLAT_TENSOR, f"{path.name}: FlatTensor")
+    root = root_table(flatbuffer, b"FT01", FLAT_TENSOR, f"{path.name}: FlatTensor", "an ExecuTorch data file (.ptd)")
     version = root.integer("version", Uint32)
     if version > 0:
         raise UnsupportedError(f"{path.name}: FlatTensor version {version} is newer than version 0")

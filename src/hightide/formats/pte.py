@@ -59,7 +59,7 @@ def read_program(path: str | os.PathLike[str], data_files: Iterable[str | os.Pat
     """Reads a `.pte` file; `data_files` are the `.ptd` files that it needs, if any."""
     path = Path(path)
     flatbuffer, segment_region = _read_header(SourceFile(path).whole(), path.name)
-    root = root_table(flatbuffer, b"ET12", PROGRAM, f"{path.name}: Program")
+    root = root_table(flatbuffer, b"ET12", PROGRAM, f"{path.name}: Program", "an ExecuTorch program (.pte)")
     segments = read_segments(root, segment_region)
     external: dict[str, Blob] = {}
     for data_file in data_files:

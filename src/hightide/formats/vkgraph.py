@@ -60,7 +60,7 @@ UNSET_DTYPE = 127
 def read_graph(processed: Blob, named_data: Mapping[str, Blob]) -> GraphFile:
     """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
     data = read_delegate_data(processed, named_data, b"VH00", "a Vulkan")
-    root = root_table(data.flatbuffer, b"VK00", VK_GRAPH, "VkGraph")
+    root = root_table(data.flatbuffer, b"VK00", VK_GRAPH, "VkGraph", "a Vulkan graph")
     if root.tables("shaders", VK_BYTES):
         raise UnsupportedError("VkGraph.shaders: a graph with shaders of its own is not supported")
     constants = [data.constant(t, t.integer("length", Uint64)) for t in root.tables("constants", VK_BYTES)]

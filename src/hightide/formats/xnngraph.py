@@ -124,7 +124,7 @@ class XnnGraph:
 def read_xnn_graph(processed: Blob, named_data: Mapping[str, Blob]) -> XnnGraph:
     """The graph of one delegate; constants stay where they are, in `processed` or in `named_data`."""
     data = read_delegate_data(processed, named_data, b"XH00", "an XNNPACK")
-    root = root_table(data.flatbuffer, b"XN01", XNN_GRAPH, "XNNGraph")
+    root = root_table(data.flatbuffer, b"XN01", XNN_GRAPH, "XNNGraph", "an XNNPACK graph")
     constants = [data.constant(t, t.integer("size", Uint64)) for t in root.tables("constant_data", CONSTANT_OFFSET)]
     externals = root.integer("num_externs", Uint32)
     numbers: dict[int, int] = {}  # of a value in the nodes -> its place

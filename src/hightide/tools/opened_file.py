@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -111,7 +112,9 @@ class Part:
 
     def inputs_at(self, at: Mapping[str, int], seed: int = 0, tokens: Sequence[int] | None = None) -> list[np.ndarray]:
         """Valid inputs at a level, random but for `tokens`, of which the first S are taken (again if they are few)."""
-        return self.source.inputs(self.number, self.level(at), seed, tokens)
+        level = self.level(at)
+        with self._about_empty(level):
+            return self.source.inputs(self.number, level, seed, tokens)
 
     def level_at(self, at: Mapping[str, int]) -> tuple[list[Dims], Env]:
         """What decides the plan of a level: the live dims of the inputs, and the integers in them."""
@@ -125,11 +128,23 @@ class Part:
 
     def plan_at(self, planner: Planner, at: Mapping[str, int]) -> tuple[Plan, Env]:
         """The plan of a level, checked as a run would be; InputError if there is no such level."""
-        dims, env = self.level_at(at)
-        plan = planner.plan(dims, env)
+        with self._about_empty(self.level(at)):
+            dims, env = self.level_at(at)
+            plan = planner.plan(dims, env)
         for bound in reversed(plan.bounds):
             bound.check(env)
         return plan, env
+
+    @contextmanager
+    def _about_empty(self, level: Mapping[str, int]) -> Iterator[None]:
+        """Says of a level at which an op takes nothing that a length of it is 0, not what the op misses."""
+        try:
+            yield
+        except InputError as error:
+            empty = [symbol.name for symbol in self.source.symbols if symbol.places and level[symbol.name] == 0]
+            if empty and str(error).startswith(("op ", "instruction ")):
+                raise InputError(f"{empty[0]} is 0; {self.name} takes at least 1") from None
+            raise
 
     def session(
         self, device: str | int | None = None, choices: Mapping[str, str] | None = None, fuse: bool = True

@@ -21,7 +21,7 @@ def read(spec: TableSpec) -> FlatTable:
 
 
 def read_bytes(data: bytes) -> FlatTable:
-    return root_table(Blob(data, 0, len(data)), b"TEST", ROOT, "Root")
+    return root_table(Blob(data, 0, len(data)), b"TEST", ROOT, "Root", "a test")
 
 
 def test_reads_every_kind_of_field() -> None:

@@ -101,7 +101,7 @@ def test_refuses_what_is_not_a_program(tmp_path: Path) -> None:
         read_program(tmp_path / "absent.pte")
     with pytest.raises(ProgramError, match=r"cannot read .*: Is a directory"):
         read_program(tmp_path)
-    with pytest.raises(ProgramError, match=r"text.pte: Program: the file identifier is b' is ', not b'ET12'"):
+    with pytest.raises(ProgramError, match=r"text.pte: Program: this is not an ExecuTorch program \(.pte\): its file"):
         read_program(tmp_path / "text.pte")
     with pytest.raises(ProgramError, match=r"not the header of a .ptd file"):
         read_data_file(EXTERNAL / "segment.pte")
