@@ -88,7 +88,8 @@ def build(device: Device, kind: str, k: int, n: int, m: int, choices: dict[str, 
     rng = np.random.default_rng(0)
     b = GraphBuilder()
     x = b.input((m, k))
-    nbytes = n * k // 2 if kind == "Q4" else n * k // BLOCK_TYPES[kind].elements * BLOCK_TYPES[kind].bytes
+    bits = {"Q4": 4, "F32": 32}
+    nbytes = n * k * bits[kind] // 8 if kind in bits else n * k // BLOCK_TYPES[kind].elements * BLOCK_TYPES[kind].bytes
     copies = max(1, ENOUGH_BYTES // nbytes)
     for _ in range(copies):
         if kind == "Q4":
@@ -96,6 +97,8 @@ def build(device: Device, kind: str, k: int, n: int, m: int, choices: dict[str, 
             out = b.call(
                 "et_vk.linear_q4gsw.default", x, weight, b.constant(np.full((k // GROUP, n), 0.01, "f")), GROUP
             )
+        elif kind == "F32":
+            out = b.call("aten.linear.default", x, b.constant(rng.standard_normal((n, k), np.float32)))
         else:
             data = rng.integers(0, 60, nbytes, dtype=np.uint8).tobytes()
             out = b.call("aten.linear.default", x, b.stored((n, k), kind, Blob(data, 0, len(data))))
@@ -103,7 +106,7 @@ def build(device: Device, kind: str, k: int, n: int, m: int, choices: dict[str, 
 
 
 def report(bench: Bench, device: Device, kind: str, rows: list[int], rounds: int) -> None:
-    runs: dict[str, Callable[[], Any]] = {"read": reader(bench, device)}
+    runs: dict[str, Callable[[], Any]] = {} if kind == "F32" else {"read": reader(bench, device)}
     for m in rows:
         given, _ = bench.step(m)
         ticket = bench.session.launch(given, want=[])
@@ -119,11 +122,16 @@ def report(bench: Bench, device: Device, kind: str, rows: list[int], rounds: int
     flops = 2 * bench.k * bench.n
     peak = measure_limits(device).fma_gflop_s
     cores = (os.cpu_count() or 1) if device.traits.software else 1  # CPU time is that of all threads together
-    print(f"{kind:6} {bench.k:5} {bench.n:6} {'':4} {'reading only':16} {least['read']:8.3f}")
+    if "read" in least:
+        print(f"{kind:6} {bench.k:5} {bench.n:6} {'':4} {'reading only':16} {least['read']:8.3f}")
     for m in rows:
         route, ms = bench.step(m)[1].dispatch.kernel.name, least[str(m)]
         rate = m * flops / ms / 1e6
-        share = f"{least['read'] / ms:.0%} of reading" if m == 1 else f"{rate * cores / peak:.0%} of multiply-adds"
+        share = (
+            f"{least['read'] / ms:.0%} of reading"
+            if m == 1 and "read" in least
+            else f"{rate * cores / peak:.0%} of multiply-adds"
+        )
         print(f"{kind:6} {bench.k:5} {bench.n:6} {m:4} {route:16} {ms:8.3f} {rate:8.2f}  {share}", flush=True)
 
 

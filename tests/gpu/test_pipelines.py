@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -78,6 +80,7 @@ def test_another_device_compiles_the_last_ones_first(device: Device, monkeypatch
 
     monkeypatch.setattr(_Blank, "run", watched)
     ahead = CompileAhead(device.adapter, wanted, 1)
+    ahead.start()
     assert begun.wait(60)
     ahead.meet(wanted[0])  # compiled elsewhere, and so left out
     ahead.meet(wanted[0])
@@ -87,9 +90,27 @@ def test_another_device_compiles_the_last_ones_first(device: Device, monkeypatch
     assert done == [wanted[1]]
 
 
+def test_a_kernel_that_takes_long_calls_for_help(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proven kernels may be gone from the driver's cache."""
+    wanted, done = shaders(device), []
+    monkeypatch.setattr(_Blank, "run", lambda work, shader: done.append(shader))
+    monkeypatch.setattr("hightide.gpu.compile_ahead.SLOW_SECONDS", math.inf)
+    ahead = CompileAhead(device.adapter, wanted, 1)
+    ahead.meet(wanted[0])
+    ahead.meet(wanted[0])
+    assert not done
+    monkeypatch.setattr("hightide.gpu.compile_ahead.SLOW_SECONDS", -1.0)
+    ahead.meet(wanted[0])
+    while not done:
+        time.sleep(0.01)
+    ahead.stop()
+    assert done == [wanted[1]]
+
+
 def test_a_kernel_that_another_device_refuses_is_nobodys_error(device: Device) -> None:
     broken = Shader("broken", "fn main( {\n", shaders(device)[0].interface, (("", 0),))
     ahead = CompileAhead(device.adapter, [broken], 1)
+    ahead.start()
     ahead.meet(broken)
     ahead.stop()
 

@@ -8,8 +8,10 @@ to the last: each finds what the others have done.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,6 +25,7 @@ from hightide.wgsl.shader import PARAMS_SIZE, SYMINT_SLOTS, Shader
 
 TENSOR_BYTES = 256  # of what kernels are given to do nothing with
 MOST_HELPERS = 3
+SLOW_SECONDS = 0.2  # that a kernel takes only if it is not in the driver's cache
 
 
 def helpers(adapter: Adapter) -> int:
@@ -32,28 +35,40 @@ def helpers(adapter: Adapter) -> int:
 
 
 class CompileAhead:
-    """Threads that compile kernels, the last first, until all are done or `stop` is called."""
+    """Threads that compile kernels, the last first, until all are done or `stop` is called.
+
+    They open their devices at once, since a driver that compiles opens none. They begin with `start`, or when a kernel
+    that was met shows that it was not in the driver's cache.
+    """
 
     def __init__(self, adapter: Adapter, shaders: Sequence[Shader], count: int) -> None:
         self._begun: dict[Shader, threading.Event] = {}  # here or elsewhere: whether it need not be waited for
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._lock, self._started, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._last = math.inf  # when a kernel was met
         last_first = shaders[::-1]
         works = [partial(self._compile, adapter, last_first[n::count]) for n in range(count)]
         self._threads = [threading.Thread(target=work, name="compile ahead") for work in works]
         for thread in self._threads:
             thread.start()
 
+    def start(self) -> None:
+        self._started.set()
+
     def meet(self, shader: Shader) -> None:
         """Before a kernel is dispatched elsewhere: wait for it if it is begun here, else leave it out here."""
+        if time.monotonic() - self._last > SLOW_SECONDS:
+            self.start()
         begun = self._begin(shader)
         if begun is None:
             self._begun[shader].set()
         else:
             begun.wait()
+        self._last = time.monotonic()
 
     def stop(self) -> None:
         """Wait for the kernels that are begun."""
         self._ended.set()
+        self._started.set()
         for thread in self._threads:
             thread.join()
 
@@ -68,6 +83,7 @@ class CompileAhead:
     def _compile(self, adapter: Adapter, shaders: Sequence[Shader]) -> None:
         with suppress(HightideError):  # whoever needs the kernel will hear of it
             work = _Blank(Device(adapter))
+            self._started.wait()
             for shader in shaders:
                 if self._ended.is_set():
                     break

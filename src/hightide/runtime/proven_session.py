@@ -48,15 +48,21 @@ class ProvenSession(GpuSession):
         return made[self.planner]
 
     def _compile_ahead(self, plans: Sequence[Plan]) -> None:
-        """Have kernels that no session has used yet compiled beside this one, where that helps."""
+        """Have kernels compiled beside this session: at once if they are not proven, else if one takes long."""
         count, ends, known = helpers(self.device.adapter), self._ends(plans), self._prover.verdicts.known
-        if not count or self._ahead is not None or all(known(need) for need in needs_of_all(ends)):
+        if not count or self._ahead is not None:
             return
-        met = [need for plan in (*ends, *plans) for need in needs_of(plan)]  # proven, then warmed up
-        new = list(dict.fromkeys(shader for need in met if not known(need) for shader in need.shaders))
+        own = pipelines(self.device)
+        warm = {pipeline.shader for pipeline in own.warm}
+        unproven = not all(known(need) for need in needs_of_all(ends))
+        needs = [need for plan in (*ends, *plans) for need in needs_of(plan)]  # as they are proven, then warmed up
+        met = dict.fromkeys(s for need in needs if not (unproven and known(need)) for s in need.shaders)
+        new = [shader for shader in met if shader not in warm]
         if len(new) >= ENOUGH_KERNELS:
             self._ahead = CompileAhead(self.device.adapter, new, count)
-            pipelines(self.device).before_first = self._ahead.meet
+            own.before_first = self._ahead.meet
+            if unproven:
+                self._ahead.start()
 
     def _ends(self, plans: Sequence[Plan]) -> list[Plan]:
         def items(plan: Plan) -> int:

@@ -1,7 +1,6 @@
 // Floats: a block is 32 of them in one plane, read where they are needed.
 #const PAIRS_IN = ""
 #const MINIMUM = False
-#const STEP = 1   // two take 1.5 times as long on llvmpipe: twice the loads do not fit the caches
 #include "blocks/four_scales.wgsl"
 fn open_block(row: u32, b: u32) -> Block { return Block(vec4<u32>(), vec4<u32>()); }
 fn scale_at(row: u32, b: u32) -> Scale { return Scale(vec2<f32>(1.0), 0.0); }

@@ -6,7 +6,6 @@
 // ALIGNED: the scales of four rows lie together, and kernels ask for four rows from a multiple of four on.
 #const RUNS = 1          // scales to a block
 #const MINIMUM = True    // `least` is not always 0
-#const STEP = 2          // chunks that tall_tile.wgsl takes at a time
 struct Block { q: vec4<u32>, extra: vec4<u32> }
 struct Scale { run: vec2<f32>, least: f32 }                        // of one row
 struct Scales { run: array<vec4<f32>, 2>, least: vec4<f32> }       // of four

@@ -20,7 +20,7 @@ from hightide.ops.linear.epilogue import Epilogue, Norm, Product, finished, stor
 from hightide.ops.linear.low_rank import LowRank, add_low_rank, changed
 from hightide.ops.linear.matmul import matmul
 from hightide.ops.linear.q4 import Q4Weight, q4_reference
-from hightide.ops.linear.routes import floats_in_blocks, operand, without_norm
+from hightide.ops.linear.routes import floats_in_blocks, norms_inside, operand, without_norm
 from hightide.ops.linear.tiles import LANES, rows_per_thread
 from hightide.ops.norm.norm import check_weight, rms_normed
 from hightide.ops.rows import rows_alike
@@ -134,11 +134,13 @@ class AtenLinear(Op):
             route = _linear_vec4
         else:
             route = _linear_odd
-        product = yield from without_norm(ctx, product, by_blocks=route is block_linear and not changes)
+        floats = parts[0].dtype not in BLOCK_TYPES
+        inside = route is block_linear and not changes and norms_inside(ctx, product, n, floats)
+        product = yield from without_norm(ctx, product, inside)
         odd_epilogue = route is _linear_odd and (self.residual is not None or self.activation)
         spread = self.residual is not None and self.residual.rows != x.rows
-        inside = bool(changes and self.activation)
-        apart = odd_epilogue or spread or inside or (epilogue.sides == 2 and len(parts) > 1)
+        adapted = bool(changes and self.activation)
+        apart = odd_epilogue or spread or adapted or (epilogue.sides == 2 and len(parts) > 1)
         # Apart: the product first, then its epilogue. Rows have an odd length, one is for many, adapters change what
         # an activation is of, or gates and ups lie in different parts.
         plain = ctx.scratch(x.rows * n * 4) if apart else out

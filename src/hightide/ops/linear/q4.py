@@ -12,7 +12,7 @@ from hightide.graph.values import Dims
 from hightide.ops.choices import Choices
 from hightide.ops.contract import Context, Dispatch, Tensor, ceil_div, kernel
 from hightide.ops.linear.epilogue import Product
-from hightide.ops.linear.routes import BLOCK, BlockWeight, block_product, operand, without_norm
+from hightide.ops.linear.routes import BLOCK, BlockWeight, block_product, norms_inside, operand, without_norm
 
 
 @dataclass(slots=True)
@@ -42,7 +42,9 @@ class Q4Weight:
         (n, row_bytes), scale_row = self.codes.dims, self.scales.dims[1]
         if not (product.rows and n):
             return
-        product = yield from without_norm(ctx, product, self._in_blocks(k))
+        product = yield from without_norm(
+            ctx, product, self._in_blocks(k) and norms_inside(ctx, product, n, floats=False)
+        )
         if self._in_blocks(k):
             group_blocks = group // BLOCK if k > group else 1 << 31  # one group: any shift will do
             aligned = scale_row % 4 == 0 and n // product.epilogue.sides % 4 == 0

@@ -32,8 +32,8 @@ FEW = 4  # rows that a GEMV still takes
 ALIKE = 0  # stands for any number of rows, where all of them take one tile
 SPLIT_LANES = 64  # of a workgroup that splits K
 ENOUGH_TILES = 64  # of the large kind, to fill a GPU
+NORMED_AGAIN = 1 << 21  # weights of a product, up to which a norm inside it costs llvmpipe less than a dispatch
 FLOAT = "float"  # the type of weights that are plain floats
-SPLITTING = ("split", "subgroups")  # routes whose lanes share a column: they can norm x as they read it
 
 
 @dataclass(slots=True)
@@ -158,10 +158,19 @@ def _expert_rows(experts: Experts, tile_rows: int) -> dict[str, Any]:
     return given
 
 
-def without_norm(ctx: Context, product: Product, by_blocks: bool) -> Generator[Dispatch, None, Product]:
-    """The norm of x as a dispatch of its own, unless the kernel of the product does it; what is left to do."""
+def norms_inside(ctx: Context, product: Product, n: int, floats: bool) -> bool:
+    """Whether the kernel of a product with n columns by blocks, of floats or of quants, norms x as it reads it."""
+    if _many(ctx.choices, product.rows):
+        return False
+    if ctx.choose(GEMV) == "broadcast":
+        return not floats and n * product.k <= NORMED_AGAIN  # every tile of columns norms x again
+    return ctx.choose(GEMV) in ("split", "subgroups")
+
+
+def without_norm(ctx: Context, product: Product, inside: bool) -> Generator[Dispatch, None, Product]:
+    """The norm of x as a dispatch of its own, unless it is done inside the product's kernel; what is left to do."""
     norm, rows = product.norm, product.rows
-    if norm is None or (by_blocks and not _many(ctx.choices, rows) and ctx.choose(GEMV) in SPLITTING):
+    if norm is None or inside:
         return product
     normed = ctx.scratch(rows * product.k * 4)
     yield rms_norm(ctx, product.x, rows, product.k, norm.weight, norm.eps, normed)
@@ -228,7 +237,7 @@ def _tile(route: str, m: int, weight: BlockWeight, product: Product, subgroup_si
     rows = m if m in (1, 2) else 4  # of a thread
     if route == "broadcast":
         name = {1: "gemv", 2: "small"}.get(rows, "gemm")
-        return Tile("tile", name, rows, 4 * LANES, {"ROWS": rows})
+        return Tile("tile", name, rows, 4 * LANES, {"ROWS": rows, "NORM": product.norm is not None})
     lanes, add, most = {
         "registers": (LANES, "", 1),
         "split": (SPLIT_LANES, "shared", SPLIT_LANES),

@@ -1,57 +1,65 @@
-// As tile.wgsl, for eight rows and more, and for floats. STEP chunks at a time, in a loop: the code fits the caches of a CPU.
-// A load of x serves 8 / STEP rows, in STEP lanes each (loads of single numbers wait for each other).
+// As tile.wgsl, for eight rows and more, and for floats. A chunk at a time, in a loop: the code fits the caches of a CPU.
+// A load of x serves eight rows, one in each lane (loads of single numbers wait for each other), and both sides, if gated.
 #read x: vec4<f32>
 #const LOOPED = True
 #include "linear/block_product.wgsl"
 #const LANES = 8
-#const SERVED = LANES // STEP              // rows, by a load of x
-#const LOADS = (ROWS + SERVED - 1) // SERVED
+#const LOADS = (ROWS + LANES - 1) // LANES
 #main $LANES
     #include "linear/tile_place.wgsl"
     #for f in LOADS
-    let rows$f = x_row(min(first_row + ${SERVED * f}u + lane / ${STEP}u, end_row - 1u)) * params.blocks * 8u + lane % ${STEP}u;
+    let rows$f = x_row(min(first_row + ${LANES * f}u + lane, end_row - 1u)) * params.blocks * 8u;
     #end
-    #include "linear/each_block.wgsl"
-            for (var j = 0u; j < ${8 // STEP}u; j++) {
-                #for f in LOADS
-                let x$f = load_x(rows$f + b * 8u + j * ${STEP}u);
-                #end
+    #for s in SIDES
+    let columns$s = four_columns(column, ${s}u);
+    #for r in ROWS
+    var total${r}_$s = vec4<f32>();
+    #end
+    #end
+    for (var b = 0u; b < params.blocks; b++) {
+        #for s in SIDES
+        let scales$s = four_scales(columns$s, b);
+        #for c in 4
+        let block${s}_$c = open_block(columns$s[$c], b);
+        #end
+        #end
+        for (var h = 0u; h < 8u; h++) {
+            #for f in LOADS
+            let x$f = load_x(rows$f + b * 8u + h);
+            #end
+            #for s in SIDES
+            {
                 #if RUNS == 2
-                let scale = select(scales.run[0], scales.run[1], j >= ${4 // STEP}u);
+                let scale = select(scales$s.run[0], scales$s.run[1], h >= 4u);
                 #else
-                let scale = scales.run[0];
+                let scale = scales$s.run[0];
                 #end
-                #for h in STEP
+                let unit = quant_unit(h);
                 #for c in 4
-                let q${h}_$c = four(block$c, columns[$c], b, j * ${STEP}u + ${h}u) * (quant_unit(${h}u) * scale[$c])
+                let q$c = four(block${s}_$c, columns$s[$c], b, h) * (unit * scale[$c])
                 #if MINIMUM
-                    + scales.least[$c]
+                    + scales$s.least[$c]
                 #end
                     ;
                 #end
                 #for i in 4
-                let w${h}_$i = vec4<f32>(q${h}_0[$i], q${h}_1[$i], q${h}_2[$i], q${h}_3[$i]);
-                #end
+                let w_$i = vec4<f32>(q0[$i], q1[$i], q2[$i], q3[$i]);
                 #end
                 #for r in ROWS
-                #for h in STEP
-                let a${r}_$h = vec4<f32>(
+                {
                     #for i in 4
-                    subgroupBroadcast(x${r // SERVED}[$i], ${r % SERVED * STEP + h}u),
+                    let a_$i = subgroupBroadcast(x${r // LANES}[$i], ${r % LANES}u);
                     #end
-                );
-                let sum${r}_$h = (w${h}_0 * a${r}_$h.x + w${h}_1 * a${r}_$h.y) + (w${h}_2 * a${r}_$h.z + w${h}_3 * a${r}_$h.w);
-                #end
-                total$r +=
-                    #for h in STEP
-                    ${"+ " if h else ""}sum${r}_$h
-                    #end
-                    ;
+                    total${r}_$s += (w_0 * a_0 + w_1 * a_1) + (w_2 * a_2 + w_3 * a_3);
+                }
                 #end
             }
+            #end
         }
     }
     #for r in ROWS
-    if (first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
+    if (first_row + ${r}u < end_row) {
+        finish_four(out_row(first_row + ${r}u), column, total${r}_0, total${r}_${SIDES - 1});
+    }
     #end
 }

@@ -74,6 +74,7 @@ def compiled_beside(device: Device, routes: Iterable[Route]) -> Iterator[None]:
         yield
         return
     ahead = CompileAhead(device.adapter, new, count)
+    ahead.start()
     own.before_first = ahead.meet
     try:
         yield
