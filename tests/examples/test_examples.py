@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # What each one prints, in this order.
 PRINTS = {
     "live_shapes": ["<Method forward(tokens: int64[1, ≤47]", " 7 tokens at position  0", " 1 tokens at position 22"],
-    "explain_a_plan": ["rms_norm_vec4", "a prompt of 7 tokens: ", "one token: "],
+    "explain_a_plan": ["attention_stream", "a prompt of 7 tokens: ", "one token: "],
     "compare_with_numpy": ["position 0", "position 3", "position 4"],
     "executorch_script": ["'forward'", "MethodMeta(name='forward'", "logits of shape [1, 160]"],
 }

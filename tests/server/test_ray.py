@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 LLAMA = Path(__file__).parents[1] / "models" / "llama.gguf"
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
-RAY_VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+# Ray gives its processes the least priority by default, and other tests would starve them.
+RAY_VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 KEY = "a-key-that-nobody-else-may-see"
 RANDOM = np.random.default_rng(3)
 PAIR = RANDOM.standard_normal((4, 96)), RANDOM.standard_normal((64, 4))

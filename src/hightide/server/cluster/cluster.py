@@ -94,6 +94,7 @@ class Cluster:
 
         os.environ.pop(KEY_VARIABLE, None)  # it has been read; no process that Ray starts should have it
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster that starts here: it is no background work
         address = os.environ.get("RAY_ADDRESS", "")
         if address not in ("", "auto", "local"):
             check_address(address)
