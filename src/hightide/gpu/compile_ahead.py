@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from hightide.errors import HightideError
@@ -37,22 +36,29 @@ def helpers(adapter: Adapter) -> int:
 class CompileAhead:
     """Threads that compile kernels, the last first, until all are done or `stop` is called.
 
-    They open their devices at once, since a driver that compiles opens none. They begin with `start`, or when a kernel
-    that was met shows that it was not in the driver's cache.
+    They begin with `start`, or when a kernel that was met shows that it was not in the driver's cache. Their devices
+    are opened before: a driver that compiles opens none.
     """
 
     def __init__(self, adapter: Adapter, shaders: Sequence[Shader], count: int) -> None:
         self._begun: dict[Shader, threading.Event] = {}  # here or elsewhere: whether it need not be waited for
-        self._lock, self._started, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._lock, self._ended = threading.Lock(), threading.Event()
         self._last = math.inf  # when a kernel was met
-        last_first = shaders[::-1]
-        works = [partial(self._compile, adapter, last_first[n::count]) for n in range(count)]
-        self._threads = [threading.Thread(target=work, name="compile ahead") for work in works]
-        for thread in self._threads:
-            thread.start()
+        self._last_first = shaders[::-1]
+        self._works: list[_Blank] = []
+        with suppress(HightideError):  # then fewer help
+            for _ in range(count):
+                self._works.append(_Blank(Device(adapter)))
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        self._started.set()
+        if self._threads:
+            return
+        for n, work in enumerate(self._works):
+            share = self._last_first[n :: len(self._works)]
+            thread = threading.Thread(target=self._compile, args=(work, share), name="compile ahead")
+            thread.start()
+            self._threads.append(thread)
 
     def meet(self, shader: Shader) -> None:
         """Before a kernel is dispatched elsewhere: wait for it if it is begun here, else leave it out here."""
@@ -68,7 +74,6 @@ class CompileAhead:
     def stop(self) -> None:
         """Wait for the kernels that are begun."""
         self._ended.set()
-        self._started.set()
         for thread in self._threads:
             thread.join()
 
@@ -80,10 +85,8 @@ class CompileAhead:
                 self._begun[shader] = threading.Event()
             return begun
 
-    def _compile(self, adapter: Adapter, shaders: Sequence[Shader]) -> None:
+    def _compile(self, work: _Blank, shaders: Sequence[Shader]) -> None:
         with suppress(HightideError):  # whoever needs the kernel will hear of it
-            work = _Blank(Device(adapter))
-            self._started.wait()
             for shader in shaders:
                 if self._ended.is_set():
                     break

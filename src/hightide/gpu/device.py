@@ -16,6 +16,7 @@ import wgpu
 from hightide.errors import DeviceError
 from hightide.gpu.native import ReadMapping, capturing, ffi, handle, in_thread, lib, raising, shader_module, wait
 from hightide.gpu.subgroups import subgroup_size
+from hightide.gpu.wide_loads import INT64, has_wide_loads, wide_loads
 from hightide.traits import Traits
 
 # Real GPUs first; software adapters last. OpenGL is left out: its compute support is a subset.
@@ -116,7 +117,8 @@ class Device:
             "max-compute-workgroup-size-x",
         )
         limits = {name: adapter.limits[name] for name in wanted}
-        features = [name for name in FEATURES if name in adapter.features]
+        self.wide_loads = has_wide_loads(adapter.kind, adapter.features)
+        features = [name for name in FEATURES if name in adapter.features] + [INT64] * self.wide_loads
         request = adapter.handle.request_device_sync
         try:
             self.wgpu: Any = in_thread(lambda: request(required_limits=limits, required_features=features))
@@ -173,6 +175,8 @@ class Device:
 
     def shader_module(self, text: str, label: str) -> Any:
         """A kernel's text, checked. On a software adapter its loops are not counted; see `native.shader_module`."""
+        if self.wide_loads:
+            text = wide_loads(text)
         if self.traits.software:
             return shader_module(self.wgpu, text, label)
         return self.wgpu.create_shader_module(code=text, label=label)

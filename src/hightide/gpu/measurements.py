@@ -9,11 +9,13 @@ from typing import Any
 
 from hightide.folders import cache_folder, replacing
 from hightide.gpu.device import Adapter
+from hightide.gpu.wide_loads import has_wide_loads
 
 
 def adapter_key(adapter: Adapter) -> str:
     """What a measurement depends on: another driver or another hightide may give another result."""
-    return " | ".join((adapter.name, adapter.backend, adapter.driver, f"hightide {hightide_version()}"))
+    loads = ("64-bit loads",) if has_wide_loads(adapter.kind, adapter.features) else ()
+    return " | ".join((adapter.name, adapter.backend, adapter.driver, *loads, f"hightide {hightide_version()}"))
 
 
 def load(file: str) -> dict[str, Any]:

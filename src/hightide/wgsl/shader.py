@@ -2,7 +2,8 @@
 
 Every f32 binding `x` is read with `load_x(i)` and written with `store_x(i, value)`, in f32 however it is held: as f32,
 or as f16, which is widened and narrowed there. So arithmetic is in f32, and a result is rounded to a half once. A
-binding of type `word` holds 32-bit words of any type, or halves, which the kernel sees as the bits of an f32.
+binding of type `word` holds 32-bit words of any type, or halves, which the kernel sees as the bits of an f32. Other
+vectors that are only read are read with `load_x(i)` too, so that `gpu/wide_loads.py` can change how.
 """
 
 from __future__ import annotations
@@ -148,9 +149,10 @@ def _load(root: str, file: str, constants: tuple[tuple[str, Any], ...]) -> tuple
 
 
 def _check_accesses(declared: Interface, lines: Sequence[Line]) -> None:
-    """f32 and word bindings are not indexed, but loaded and stored; what is stored to is written."""
+    """f32, words and vectors that are read are not indexed, but loaded and stored; what is stored to is written."""
     for binding in (*declared.reads, *declared.writes):
-        if not binding.may_be_halves:
+        vector_read = binding in declared.reads and binding.type.startswith("vec")
+        if not (binding.may_be_halves or vector_read):
             continue
         indexed = re.compile(rf"(?<![\w.]){binding.name}\s*\[")
         for line in lines:

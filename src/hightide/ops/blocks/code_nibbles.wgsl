@@ -3,7 +3,7 @@
 #const MINIMUM = False
 #include "blocks/planes.wgsl"
 #include "blocks/four_scales.wgsl"
-fn open_block(row: u32, b: u32) -> Block { return Block(weight4[row * params.blocks + b], vec4<u32>()); }
+fn open_block(row: u32, b: u32) -> Block { return Block(load_weight4(row * params.blocks + b), vec4<u32>()); }
 fn code(n: u32) -> i32 {
     let low = select(${CODES1}u, ${CODES0}u, n < 4u);
     let high = select(${CODES3}u, ${CODES2}u, n < 12u);

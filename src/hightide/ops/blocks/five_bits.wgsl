@@ -4,7 +4,7 @@
 #include "blocks/planes.wgsl"
 fn open_block(row: u32, b: u32) -> Block {
     let at = row * params.blocks + b;
-    return Block(weight4[at], vec4<u32>(weight[params.plane1 + at]));
+    return Block(load_weight4(at), vec4<u32>(weight[params.plane1 + at]));
 }
 fn four(block: Block, row: u32, b: u32, h: u32) -> vec4<f32> {
     let bits = block.extra.x >> (h * 4u);

@@ -5,7 +5,7 @@
 #include "blocks/four_scales.wgsl"
 fn scale_at(row: u32, b: u32) -> Scale {
     let at = row * params.blocks + b;
-    let pair = k_scale(weight4[params.$HEADS / 4u + at / 8u], at % 8u);
+    let pair = k_scale(load_weight4(params.$HEADS / 4u + at / 8u), at % 8u);
     return Scale(pair.xx, pair.y);
 }
 fn k_scale(head: vec4<u32>, sub: u32) -> vec2<f32> {

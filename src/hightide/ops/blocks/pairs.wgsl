@@ -6,7 +6,7 @@ fn scale_at(row: u32, b: u32) -> Scale {
 }
 #if ALIGNED
 fn four_scales(rows: vec4<u32>, b: u32) -> Scales {
-    let words = weight4[params.$PAIRS / 4u + rows.x / 4u * params.blocks + b];
+    let words = load_weight4(params.$PAIRS / 4u + rows.x / 4u * params.blocks + b);
     #for r in 4
     let p$r = unpack2x16float(words[$r]);
     #end

@@ -32,7 +32,7 @@ fn four_weights(at: u32) -> vec4<u32> { return vec4<u32>(weights[at][0], weights
     let row_start = min(first_row + own, params.m - 1u) * params.blocks;
     var block = open_block(mine, 0u).q;
     var scale = scale_at(mine, 0u);
-    var next = codes[row_start * 2u + part];
+    var next = load_codes(row_start * 2u + part);
     var factor = load_factors(row_start);
     for (var b = 0u; b < params.blocks; b++) {
         workgroupBarrier();
@@ -51,7 +51,7 @@ fn four_weights(at: u32) -> vec4<u32> { return vec4<u32>(weights[at][0], weights
         let after = min(b + 1u, params.blocks - 1u);
         block = open_block(mine, after).q;
         scale = scale_at(mine, after);
-        next = codes[(row_start + after) * 2u + part];
+        next = load_codes((row_start + after) * 2u + part);
         factor = load_factors(row_start + after);
         #for r in ROWS
         var sum${r}_0 = vec4<i32>();

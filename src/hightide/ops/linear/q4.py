@@ -42,9 +42,8 @@ class Q4Weight:
         (n, row_bytes), scale_row = self.codes.dims, self.scales.dims[1]
         if not (product.rows and n):
             return
-        product = yield from without_norm(
-            ctx, product, self._in_blocks(k) and norms_inside(ctx, product, n, floats=False)
-        )
+        inside = self._in_blocks(k) and norms_inside(ctx, product, n, floats=False)
+        product = yield from without_norm(ctx, product, inside)
         if self._in_blocks(k):
             group_blocks = group // BLOCK if k > group else 1 << 31  # one group: any shift will do
             aligned = scale_row % 4 == 0 and n // product.epilogue.sides % 4 == 0

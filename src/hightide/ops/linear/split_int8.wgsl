@@ -5,8 +5,8 @@
             #end
             #for r in ROWS
             {
-                let low = codes[(row$r + b) * 2u];
-                let high = codes[(row$r + b) * 2u + 1u];
+                let low = load_codes((row$r + b) * 2u);
+                let high = load_codes((row$r + b) * 2u + 1u);
                 let factor = load_factors(row$r + b);
                 var sum = vec4<i32>();
                 #for c in 4

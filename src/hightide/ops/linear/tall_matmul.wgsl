@@ -38,15 +38,16 @@
         #end
     }
     if (column >= params.n4) { return; }
-    #for r in ROWS
-    if (row + ${r}u < params.m) {
-        var value = params.alpha * total$r;
+    for (var m = row; m < min(row + ${ROWS}u, params.m); m++) {   // one row's code for all of them
+        var value = params.alpha * total0;
         #if BIAS
-        let at = (row + ${r}u) * params.bias_m + column * 4u * params.bias_n;
+        let at = m * params.bias_m + column * 4u * params.bias_n;
         value += params.beta * vec4<f32>(load_bias(at), load_bias(at + params.bias_n),
                                          load_bias(at + 2u * params.bias_n), load_bias(at + 3u * params.bias_n));
         #end
-        store_out((batch * params.m + row + ${r}u) * params.n4 + column, value);
+        store_out((batch * params.m + m) * params.n4 + column, value);
+        #for r in ROWS - 1
+        total$r = total${r + 1};
+        #end
     }
-    #end
 }

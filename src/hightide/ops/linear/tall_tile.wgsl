@@ -57,9 +57,12 @@
             #end
         }
     }
-    #for r in ROWS
-    if (first_row + ${r}u < end_row) {
-        finish_four(out_row(first_row + ${r}u), column, total${r}_0, total${r}_${SIDES - 1});
+    for (var row = first_row; row < min(first_row + ${ROWS}u, end_row); row++) {   // one row's code for all of them
+        finish_four(out_row(row), column, total0_0, total0_${SIDES - 1});
+        #for r in ROWS - 1
+        #for s in SIDES
+        total${r}_$s = total${r + 1}_$s;
+        #end
+        #end
     }
-    #end
 }

@@ -73,7 +73,11 @@
     total$r *= scale$r;
     #end
     #end
-    #for r in ROWS
-    if (first_row + ${r}u < end_row) { finish_four(out_row(first_row + ${r}u), column, gate$r, total$r); }
-    #end
+    for (var row = first_row; row < min(first_row + ${ROWS}u, end_row); row++) {   // one row's code for all of them
+        finish_four(out_row(row), column, gate0, total0);
+        #for r in ROWS - 1
+        gate$r = gate${r + 1};
+        total$r = total${r + 1};
+        #end
+    }
 }

@@ -23,13 +23,13 @@ fn better(a: $T, b: $T) -> $T {
     let i = group_number(group, groups) * 64u + lane;
     if (i >= params.points * params.parts) { return; }
     let n = i / params.parts;
-    let pair = pairs[n];
+    let pair = load_pairs(n);
     let part = places(i % params.parts);
     let at = pair.x + part.x;
     let own = part.y;
     #if JOIN
     if (n > 0u) {
-        if (pairs[n - 1u].x == pair.x) { return; }
+        if (load_pairs(n - 1u).x == pair.x) { return; }
     }
     #if INCLUDE
     var sum = load_out(at);
@@ -39,8 +39,8 @@ fn better(a: $T, b: $T) -> $T {
     var next = n + 1u;
     #end
     for (; next < params.points; next++) {
-        if (pairs[next].x != pair.x) { break; }
-        let value = value_of(pairs[next].y, own);
+        if (load_pairs(next).x != pair.x) { break; }
+        let value = value_of(load_pairs(next).y, own);
         #if JOIN in ("amax", "amin")
         sum = better(sum, value);
         #elif JOIN == "prod"
@@ -61,7 +61,7 @@ fn better(a: $T, b: $T) -> $T {
     store_out(at, sum);
     #else
     if (n + 1u < params.points) {
-        if (pairs[n + 1u].x == pair.x) { return; }
+        if (load_pairs(n + 1u).x == pair.x) { return; }
     }
     store_out(at, value_of(pair.y, own));
     #end

@@ -12,7 +12,7 @@ fn up_to(place: u32) -> u32 {
     var high = params.points;
     while (low < high) {
         let middle = (low + high) / 2u;
-        if (pairs[middle].x <= place) { low = middle + 1u; } else { high = middle; }
+        if (load_pairs(middle).x <= place) { low = middle + 1u; } else { high = middle; }
     }
     return low;
 }
@@ -22,7 +22,7 @@ fn put(element: u32, before: u32) -> u32 {
     let at = places(element);
     let n = up_to(at.x);
     if (n == 0u) { return before; }
-    let last = pairs[n - 1u];
+    let last = load_pairs(n - 1u);
     if (last.x != at.x) { return before; }
     return value_of(last.y, at.y);
 }

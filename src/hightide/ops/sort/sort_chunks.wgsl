@@ -38,7 +38,7 @@ fn pair_at(row: u32, i: u32) -> vec2<u32> {
     let start = row / params.stride * params.count * params.stride + row % params.stride;
     return vec2<u32>(key_of(start + i * params.stride), i);
     #elif FROM == "pairs"
-    return pairs[row * params.count + i];
+    return load_pairs(row * params.count + i);
     #else
     return out[row * params.chunks * params.span + i];
     #end

@@ -11,7 +11,7 @@ fn numbers(row: u32) -> u32 {
     var high = params.count;
     while (low < high) {
         let middle = (low + high) / 2u;
-        if (pairs[row + middle].x != 0xffffffffu) { low = middle + 1u; } else { high = middle; }
+        if (load_pairs(row + middle).x != 0xffffffffu) { low = middle + 1u; } else { high = middle; }
     }
     return low;
 }
@@ -26,7 +26,7 @@ fn source(vector: u32) -> u32 {
     #elif NAN == "last"
     place = (max(numbers(row), 1u) - 1u) / 2u;
     #end
-    let index = pairs[row + place].y;
+    let index = load_pairs(row + place).y;
     #if INDICES
     indices[vector] = i32(index);
     #end

@@ -9,7 +9,7 @@ fn source(element: u32) -> u32 {
     let inner = element % params.stride;
     let rest = element / params.stride;
     let outer = rest / params.taken;
-    let index = pairs[(outer * params.stride + inner) * params.width + rest % params.taken].y;
+    let index = load_pairs((outer * params.stride + inner) * params.width + rest % params.taken).y;
     indices[element] = i32(index);
     return (outer * params.count + index) * params.stride + inner;
 }

@@ -4,7 +4,7 @@
 #const T = "vec4<f32>" if ALIGNED else "f32"
 #read weight4: vec4<u32>, group_scales: $T
 #include "blocks/nibbles.wgsl"
-fn open_block(row: u32, b: u32) -> Block { return Block(weight4[row * params.row_words + b], vec4<u32>()); }
+fn open_block(row: u32, b: u32) -> Block { return Block(load_weight4(row * params.row_words + b), vec4<u32>()); }
 fn scale_at(row: u32, b: u32) -> Scale {
     let at = (b >> params.group_shift) * params.scale_row;
     #if ALIGNED

@@ -3,7 +3,7 @@
 #include "blocks/planes.wgsl"
 #include "blocks/nibbles.wgsl"
 #include "blocks/four_scales.wgsl"
-fn open_block(row: u32, b: u32) -> Block { return Block(weight4[row * params.blocks + b], vec4<u32>()); }
+fn open_block(row: u32, b: u32) -> Block { return Block(load_weight4(row * params.blocks + b), vec4<u32>()); }
 fn scale_at(row: u32, b: u32) -> Scale {
     let d = half_at(params.plane1, row * params.blocks + b);
     return Scale(vec2<f32>(d), -8.0 * d);

@@ -3,4 +3,4 @@
 #include "blocks/planes.wgsl"
 #include "blocks/nibbles.wgsl"
 #include "blocks/pairs.wgsl"
-fn open_block(row: u32, b: u32) -> Block { return Block(weight4[row * params.blocks + b], vec4<u32>()); }
+fn open_block(row: u32, b: u32) -> Block { return Block(load_weight4(row * params.blocks + b), vec4<u32>()); }

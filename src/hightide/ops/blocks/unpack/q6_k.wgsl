@@ -9,7 +9,7 @@
 fn open_block(row: u32, b: u32) -> Block {
     let at = row * params.blocks + b;
     let pairs = params.plane1 + at * 2u;
-    return Block(weight4[at], vec4<u32>(weight[pairs], weight[pairs + 1u], 0u, 0u));
+    return Block(load_weight4(at), vec4<u32>(weight[pairs], weight[pairs + 1u], 0u, 0u));
 }
 fn scale_at(row: u32, b: u32) -> Scale {
     let at = row * params.blocks + b;

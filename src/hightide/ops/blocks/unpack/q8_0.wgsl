@@ -10,7 +10,7 @@ fn open_block(row: u32, b: u32) -> Block {
     return Block();
     #else
     let at = (row * params.blocks + b) * 2u;
-    return Block(weight4[at], weight4[at + 1u]);
+    return Block(load_weight4(at), load_weight4(at + 1u));
     #end
 }
 fn scale_at(row: u32, b: u32) -> Scale {
