@@ -117,7 +117,7 @@ class Device:
             "max-compute-workgroup-size-x",
         )
         limits = {name: adapter.limits[name] for name in wanted}
-        self.wide_loads = has_wide_loads(adapter.kind, adapter.features)
+        self.wide_loads = has_wide_loads(adapter.name, adapter.features)
         features = [name for name in FEATURES if name in adapter.features] + [INT64] * self.wide_loads
         request = adapter.handle.request_device_sync
         try:

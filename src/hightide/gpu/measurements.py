@@ -14,7 +14,7 @@ from hightide.gpu.wide_loads import has_wide_loads
 
 def adapter_key(adapter: Adapter) -> str:
     """What a measurement depends on: another driver or another hightide may give another result."""
-    loads = ("64-bit loads",) if has_wide_loads(adapter.kind, adapter.features) else ()
+    loads = ("64-bit loads",) if has_wide_loads(adapter.name, adapter.features) else ()
     return " | ".join((adapter.name, adapter.backend, adapter.driver, *loads, f"hightide {hightide_version()}"))
 
 

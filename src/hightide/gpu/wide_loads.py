@@ -19,9 +19,9 @@ _LOADED = re.compile(
 )
 
 
-def has_wide_loads(kind: str, features: Collection[str]) -> bool:
+def has_wide_loads(adapter_name: str, features: Collection[str]) -> bool:
     """Whether an adapter gets such kernels. GPUs load 128 bits at a time, and some have no 64-bit integers."""
-    return kind == "CPU" and INT64 in features
+    return adapter_name.startswith("llvmpipe") and INT64 in features
 
 
 def wide_loads(text: str) -> str:
