@@ -269,7 +269,7 @@ def _cache_file(path: Path, chance: Random) -> None:
     folder = path.parent / "hightide"
     folder.mkdir(exist_ok=True)
     path.replace(folder / path.name)
-    adapter: Any = SimpleNamespace(name="a", backend="b", driver="c")
+    adapter: Any = SimpleNamespace(name="a", backend="b", driver="c", features=())
     with _environment(XDG_CACHE_HOME=str(path.parent), XDG_STATE_HOME=str(path.parent), HIGHTIDE_TUNED="1"):
         entries = measurements.load(path.name)
         if ADAPTER in entries:

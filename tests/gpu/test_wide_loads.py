@@ -61,7 +61,9 @@ def test_only_vectors_that_are_read_change() -> None:
             "@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;",
             "fn load_x(i: u32) -> vec4<f32> { return x[i]; }",
             "@group(0) @binding(3) var<storage, read> words: array<u32>;",
-            "@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;",
+            "@group(0) @binding(4) var<storage, read> checked: array<vec4<u32>>;",
+            "fn load_checked(i: u32) -> vec4<u32> { return checked[inside(i)]; }",
+            "@group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;",
             "fn load_out(i: u32) -> vec4<f32> { return out[i]; }",
             "fn store_out(i: u32, value: vec4<f32>) { out[i] = value; }",
         )

@@ -15,7 +15,7 @@ INT64 = "shader-int64"
 # A vector that is only read, and the function that reads it, as `wgsl/shader.py` declares them.
 _LOADED = re.compile(
     r"var<storage, read> (?P<name>\w+): array<vec(?P<count>[24])<(?P<held>[fiu](?:32|16))>>;\n"
-    r"fn load_(?P=name)\(i: u32\) -> (?P<seen>[\w<>]+) \{ return [^;]*; \}"
+    r"fn load_(?P=name)\(i: u32\) -> (?P<seen>[\w<>]+) \{ return [\w<>(]*\b(?P=name)\[i\]\)*; \}"
 )
 
 
