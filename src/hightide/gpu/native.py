@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
+import cffi  # type: ignore[import-untyped]
 import wgpu
 from wgpu.backends.wgpu_native import _api, ffi, lib, lib_path
 
@@ -38,6 +40,32 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+def _look_up_types() -> None:
+    """Let cffi look up the types that WebGPU's header names, of which opening a device takes thirty.
+
+    It would parse each name together with all typedefs of the header: 28 ms, most of a second in all.
+    """
+    try:
+        parser: Any = ffi._parser
+        parse, declared = parser.parse_type, parser._declarations
+    except AttributeError:  # another cffi
+        return
+
+    def parse_type(text: str) -> Any:
+        found = re.fullmatch(r"(\w+) ?(\*|\[\])? ?", text)
+        known, _ = declared.get(f"typedef {found[1]}", (None, 0)) if found else (None, 0)
+        if found is None or not isinstance(known, cffi.model.StructType | cffi.model.PointerType):
+            return parse(text)
+        if found[2] is None:
+            return known
+        return cffi.model.PointerType(known) if found[2] == "*" else cffi.model.ArrayType(known, None)
+
+    parser.parse_type = parse_type
+
+
+_look_up_types()
 
 
 def handle(wrapped: Any) -> Any:
