@@ -237,7 +237,7 @@ print("ok")
 """
 
 
-@pytest.mark.parametrize("place", ["run", "submit", "encode_ahead", "read"])
+@pytest.mark.parametrize("place", ["run", "submit", "_encode_ahead", "read"])
 @pytest.mark.parametrize("warm", [pytest.param(1, marks=pytest.mark.slow), 4])  # without and with a step encoded ahead
 def test_a_lost_device_is_an_exception_wherever_it_is_lost(place: str, warm: int, device: Device) -> None:
     """In a process of its own: wgpu-native ends the process when a lost device is submitted to."""

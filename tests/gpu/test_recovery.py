@@ -40,12 +40,12 @@ class Losses:
         self.count, self.at, self.after = 0, frozenset[int](), False
         submit = Recorder.submit
 
-        def lossy(recorder: Recorder, recording: Any) -> Any:
+        def lossy(recorder: Recorder, *given: Any) -> Any:
             self.count += 1
             lost = self.count in self.at
             if lost and not self.after:
                 recorder.device.wgpu.destroy()
-            submission = submit(recorder, recording)
+            submission = submit(recorder, *given)
             if lost and self.after:
                 recorder.device.wgpu.destroy()
             return submission

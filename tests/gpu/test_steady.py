@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from itertools import product
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from llamas import MAX_TOKENS, call, llama_session, small_llama
 from schedules import INDEX, PROGRAMS
 from wgpu.backends.wgpu_native._helpers import generate_report
 
+from hightide.gpu import encoder
 from hightide.gpu.device import Device
 from hightide.gpu.recorder import Recorder
 from hightide.graph.symbols import evaluate
@@ -30,6 +32,14 @@ STEP_BYTES = 256  # the most a steady step may write besides its inputs
 def native_objects() -> dict[str, int]:
     """wgpu-native's own count of what it holds for us, by kind."""
     return {kind: n["kept"] for kind, n in generate_report()["hub"].items()}
+
+
+def wait_for_thread() -> None:
+    """Until the thread that encodes ahead has done what it was given."""
+    done = Lock()
+    done.acquire()
+    encoder._jobs().put(done.release)
+    assert done.acquire(timeout=60)
 
 
 class Writes:
@@ -57,6 +67,7 @@ def test_a_steady_decode_step_creates_no_gpu_object(device: Device) -> None:
     created, kept, planned = device.created, native_objects(), session.levels.planned
     for position in range(12, 62):
         session.run(call(1, position))
+        wait_for_thread()
         assert device.created == created and native_objects() == kept, f"position {position}"
     assert session.levels.planned == planned
 

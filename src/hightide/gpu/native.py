@@ -180,19 +180,26 @@ def raising() -> Iterator[None]:
         raise (TooLargeError if full else DeviceError)(_one_line(str(error))) from error
 
 
-@contextmanager
-def capturing(what: str) -> Iterator[None]:
-    """Raise the errors that wgpu-native reports during raw calls; wgpu would only log them."""
-    slot = _ErrorSlot()
-    slots = _api.error_handler._get_proxy_stack()
-    slots.append(slot)
-    try:
-        yield
-    finally:
+class capturing:
+    """Raise the errors that wgpu-native reports during raw calls; wgpu would only log them.
+
+    A class, because a generator takes three times as long, and a step has a dozen of these.
+    """
+
+    __slots__ = ("_slot", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what, self._slot = what, _ErrorSlot()
+
+    def __enter__(self) -> None:
+        _api.error_handler._get_proxy_stack().append(self._slot)
+
+    def __exit__(self, error: object, *_: object) -> None:
+        slot, slots = self._slot, _api.error_handler._get_proxy_stack()
         while slots and slots.pop() is not slot:  # a signal may have left some
             pass
-    if slot.errors:
-        raise DeviceError(f"{what}: {'; '.join(slot.errors)}")
+        if slot.errors and error is None:
+            raise DeviceError(f"{self._what}: {'; '.join(slot.errors)}")
 
 
 class _ErrorSlot:

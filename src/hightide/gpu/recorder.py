@@ -1,7 +1,8 @@
 """The hot path: replay a recorded list of dispatches, submit it, read outputs back.
 
 A step goes through raw wgpu-native calls (see `native.py`). A step that repeats the one before finds its command buffer
-ready: it was encoded while the GPU worked on that one. Errors that the native library reports are captured and raised.
+ready: a thread encoded it while the GPU worked on that one. Errors that the native library reports are captured and
+raised.
 """
 
 from __future__ import annotations
@@ -10,27 +11,19 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hightide.errors import DeviceError
 from hightide.gpu.checked import run_watched
 from hightide.gpu.device import Device
-from hightide.gpu.native import (
-    ONE,
-    ReadMapping,
-    capturing,
-    dispatch,
-    ffi,
-    handle,
-    lib,
-    pointer,
-    set_bind_group,
-    set_pipeline,
-)
+from hightide.gpu.encoder import Ahead, Encoder
+from hightide.gpu.native import ReadMapping, capturing, ffi, handle, lib
 from hightide.gpu.params import Params
 from hightide.gpu.recording import BufferCopy, Recording, Submission, Watch
+
+Evaluate: TypeAlias = Callable[[Any], int]  # the number of workgroups that a formula stands for
 
 _UNTIMED = nullcontext()
 
@@ -44,12 +37,10 @@ class Recorder:
         self.readbacks = [device.buffer(readback_bytes, "COPY_DST|MAP_READ", "readback") for _ in range(2)]
         self._turn = 0  # which of them the next step copies to
         self._index = ffi.new("WGPUSubmissionIndex *")
-        self._encoder_descriptor = ffi.new("WGPUCommandEncoderDescriptor *")
-        self._pass_descriptor = ffi.new("WGPUComputePassDescriptor *")
-        self._finish_descriptor = ffi.new("WGPUCommandBufferDescriptor *")
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
+        self._encoder = Encoder(device)
         self._last: Recording | None = None  # what ran last
-        self._ahead: tuple[Recording, list[tuple[int, int]], Any] | None = None  # (recording, live grids, commands)
+        self._ahead: Ahead | None = None
         self._mapping = ReadMapping(device.device_id)
 
     # ---- a step
@@ -64,13 +55,20 @@ class Recorder:
                 self.device.queue_id, handle(buffer), offset, ffi.cast("void *", data.ctypes.data), data.nbytes
             )
 
-    def submit(self, recording: Recording) -> Submission:
-        """Run a recording: every command in one compute pass, then the output copies, in one submit."""
+    def submit(self, recording: Recording, foresee: Evaluate | None = None) -> Submission:
+        """Run a recording: every command in one compute pass, then the output copies, in one submit.
+
+        With `foresee`, which says how grids go on, the next step is encoded meanwhile, if this one is like the last.
+        """
         self._mapping.unmap()
-        commands = self._take_ahead(recording)
+        self.expect(recording)
+        commands = None if self._ahead is None else self._ahead.take()
+        self._ahead = None
         if commands is None:
             with self.span("encode"):
                 commands = self._encode(recording)
+        if foresee is not None:
+            self._encode_ahead(recording, foresee)  # before the submit: llvmpipe may do its work there
         with self.span("submit"):
             index = self._submit(commands)
         return self._submitted(index)
@@ -108,18 +106,21 @@ class Recorder:
 
     # ---- the next step
 
-    def encode_ahead(self, recording: Recording, evaluate: Callable[[Any], int]) -> None:
-        """While the GPU works: encode the next step, if the last two were alike, with its grids as `evaluate` says."""
-        if recording is self._last:
-            recording.size_grids(evaluate)
-            self._ahead = recording, recording.grids(), self._encode(recording)
-        self._last = recording
+    def expect(self, recording: Recording | None) -> None:
+        """Before the inputs of a step are written: drop what was encoded ahead, unless it is for these grids."""
+        ahead = self._ahead
+        if ahead is None or ahead.fits(recording, self.readbacks[self._turn]):
+            return
+        commands = ahead.take()
+        self._ahead = None
+        if commands is not None:
+            self._mapping.unmap()
+            self._discard(commands)
 
     def forget(self) -> None:
         """Drop what was encoded ahead: its parameters are about to be overwritten."""
-        ahead, self._last, self._ahead = self._ahead, None, None
-        if ahead is not None:
-            self._discard(ahead[2])
+        self._last = None
+        self.expect(None)
 
     def run_blank(self, recording: Recording) -> None:
         """Run commands with all parameters zero: a kernel that is told of no elements writes nothing."""
@@ -134,20 +135,12 @@ class Recorder:
         self.readbacks = []
 
     def __del__(self) -> None:
-        ahead = getattr(self, "_ahead", None)
-        if ahead is not None and not sys.is_finalizing() and self.device.adapter.process == os.getpid():
+        ahead: Ahead | None = getattr(self, "_ahead", None)
+        if ahead is None or sys.is_finalizing() or self.device.adapter.process != os.getpid():
+            return
+        if (commands := ahead.take()) is not None:
             with suppress(DeviceError):  # nobody is left to see what it computes; the parameters may be gone already
-                self._submit(ahead[2])
-
-    def _take_ahead(self, recording: Recording) -> Any:
-        if self._ahead is None:
-            return None
-        known, grids, commands = self._ahead
-        self._ahead = None
-        if known is recording and grids == recording.grids():
-            return commands
-        self._discard(commands)
-        return None
+                self._submit(commands)
 
     def _discard(self, commands: Any) -> None:
         """Get rid of commands that are not wanted, by running them over nothing.
@@ -174,50 +167,15 @@ class Recorder:
         finally:
             lib.wgpuCommandBufferRelease(commands)
 
+    def _encode_ahead(self, recording: Recording, foresee: Evaluate) -> None:
+        if recording is self._last:
+            recording.size_grids(foresee)
+            self._ahead = Ahead(self._encoder, recording, self.readbacks[1 - self._turn])
+            self._ahead.start()
+        self._last = recording
+
     def _encode(self, recording: Recording) -> Any:
-        """Commands that are known to be valid: submitting others would end the process."""
-        commands = None
-        try:
-            with capturing("encoding the step"):
-                encoder = lib.wgpuDeviceCreateCommandEncoder(self.device.device_id, self._encoder_descriptor)
-                if recording.native:
-                    self._encode_dispatches(encoder, recording)
-                commands = self._finish(encoder, recording)
-        except DeviceError:
-            if commands is not None:
-                lib.wgpuCommandBufferRelease(commands)
-            raise
-        return commands
-
-    def _encode_dispatches(self, encoder: Any, recording: Recording) -> None:
-        self._encode_pass(encoder, recording)
-
-    def _encode_pass(self, encoder: Any, recording: Recording, mark: Callable[[Any], None] | None = None) -> None:
-        """All dispatches in one pass; `mark` is called before the first and behind each."""
-        compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass_descriptor)
-        address = pointer(compute)
-        current = None
-        if mark:
-            mark(compute)
-        for pipeline, group, offset, x, y in recording.native:
-            if pipeline is not current:
-                set_pipeline(address, pipeline)
-                current = pipeline
-            set_bind_group(address, 0, group, ONE, offset)
-            dispatch(address, x, y, 1)
-            if mark:
-                mark(compute)
-        lib.wgpuComputePassEncoderEnd(compute)
-        lib.wgpuComputePassEncoderRelease(compute)
-
-    def _finish(self, encoder: Any, recording: Recording) -> Any:
-        """The copies of a step, and the end of its commands."""
-        for c in recording.copies:
-            target = self.readbacks[self._turn] if c.target is None else c.target
-            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle(c.source), 0, handle(target), c.offset, c.nbytes)
-        commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
-        lib.wgpuCommandEncoderRelease(encoder)
-        return commands
+        return self._encoder.encode(recording, self.readbacks[self._turn])
 
     def _native_index(self, submission: Submission) -> Any:
         if submission.index is None:

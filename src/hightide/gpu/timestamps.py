@@ -18,6 +18,7 @@ import numpy as np
 
 from hightide.errors import UnsupportedError
 from hightide.gpu.device import Device
+from hightide.gpu.encoder import Encoder
 from hightide.gpu.native import ONE, dispatch, ffi, lib, pointer, set_bind_group, set_pipeline
 from hightide.gpu.params import Params
 from hightide.gpu.queries import ALIGNMENTS, Clock, Queries
@@ -82,6 +83,8 @@ class TimedRecorder(Recorder):
         self.spans: list[Span] = []  # what the host did in the last run
         self._times: Times | None = None
         self._queries = Queries(device) if self.timing is not Timing.SUBMITS else None
+        if self._queries is not None:
+            self._encoder = _TimedEncoder(device, self.timing, self._queries)
         self._clock: Clock | None = None
         self._latency = 0  # ns of a submit that does nothing, where each dispatch is one
 
@@ -115,47 +118,19 @@ class TimedRecorder(Recorder):
         with self.span("write"):
             super().write(buffer, offset, data)
 
-    def submit(self, recording: Recording) -> Submission:
+    def submit(self, recording: Recording, foresee: Any = None) -> Submission:
+        """Nothing is encoded ahead: commands are used once, and their queries are read before the next run."""
         if self._queries is not None:
             self._queries.fit(2 * len(recording.native) + 1)
             return super().submit(recording)
         self._submit_each(recording)
         return super().submit(Recording([], recording.copies))
 
-    def encode_ahead(self, recording: Recording, evaluate: Any) -> None:
-        """Commands are used once: their queries are read before the next run."""
-
     def read(self, copies: Any, submission: Submission) -> list[bytes]:
         with self.span("wait"):
             self.wait(submission)
         with self.span("read"):
             return super().read(copies, submission)
-
-    def _encode_dispatches(self, encoder: Any, recording: Recording) -> None:
-        queries = self._queries
-        if queries is None:
-            self._encode_pass(encoder, recording)
-            return
-        if self.timing is Timing.INSIDE:  # one pass, as a step runs untimed
-            write = lib.wgpuComputePassEncoderWriteTimestamp
-            self._encode_pass(encoder, recording, lambda compute: write(compute, *queries.next()))
-        else:
-            self._encode_passes(encoder, recording, queries)
-        queries.resolve(encoder)
-
-    def _encode_passes(self, encoder: Any, recording: Recording, queries: Queries) -> None:
-        writes = ffi.new("WGPUPassTimestampWrites *")
-        descriptor = ffi.new("WGPUComputePassDescriptor *", {"timestampWrites": writes})
-        for pipeline, group, offset, x, y in recording.native:
-            writes.querySet, writes.beginningOfPassWriteIndex = queries.next()
-            _, writes.endOfPassWriteIndex = queries.next()
-            compute = lib.wgpuCommandEncoderBeginComputePass(encoder, descriptor)
-            address = pointer(compute)
-            set_pipeline(address, pipeline)
-            set_bind_group(address, 0, group, ONE, offset)
-            dispatch(address, x, y, 1)
-            lib.wgpuComputePassEncoderEnd(compute)
-            lib.wgpuComputePassEncoderRelease(compute)
 
     def _submit_each(self, recording: Recording) -> None:
         """Each dispatch by itself: what it takes longer than an empty submit is its time."""
@@ -174,3 +149,34 @@ class TimedRecorder(Recorder):
         begin = time.perf_counter_ns()
         self.wait(Submission(None, self._submit(commands)))
         return time.perf_counter_ns() - begin
+
+
+class _TimedEncoder(Encoder):
+    """Encodes timestamps as well."""
+
+    def __init__(self, device: Device, timing: Timing, queries: Queries) -> None:
+        super().__init__(device)
+        self._timing, self._queries = timing, queries
+
+    def _dispatches(self, encoder: Any, recording: Recording) -> None:
+        queries = self._queries
+        if self._timing is Timing.INSIDE:  # one pass, as a step runs untimed
+            write = lib.wgpuComputePassEncoderWriteTimestamp
+            self._one_pass(encoder, recording, lambda compute: write(compute, *queries.next()))
+        else:
+            self._passes(encoder, recording, queries)
+        queries.resolve(encoder)
+
+    def _passes(self, encoder: Any, recording: Recording, queries: Queries) -> None:
+        writes = ffi.new("WGPUPassTimestampWrites *")
+        descriptor = ffi.new("WGPUComputePassDescriptor *", {"timestampWrites": writes})
+        for pipeline, group, offset, x, y in recording.native:
+            writes.querySet, writes.beginningOfPassWriteIndex = queries.next()
+            _, writes.endOfPassWriteIndex = queries.next()
+            compute = lib.wgpuCommandEncoderBeginComputePass(encoder, descriptor)
+            address = pointer(compute)
+            set_pipeline(address, pipeline)
+            set_bind_group(address, 0, group, ONE, offset)
+            dispatch(address, x, y, 1)
+            lib.wgpuComputePassEncoderEnd(compute)
+            lib.wgpuComputePassEncoderRelease(compute)

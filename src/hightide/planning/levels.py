@@ -5,6 +5,7 @@ Everything here happens before the first byte is written, so that a refused call
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class InputSpec:
 
     def array(self, given: Any) -> np.ndarray:
         """`given` (NumPy, torch, lists, numbers) as a contiguous array of this spec, or InputError."""
+        if type(given) is np.ndarray and self._takes(given):
+            return given
         array = _to_numpy(given)
         if array is None:
             try:
@@ -59,6 +62,14 @@ class InputSpec:
             if got > most:
                 raise InputError(f"dim {n} of input {self.name} is {got}; the program takes at most {most}")
         return np.ascontiguousarray(array).reshape(dims)
+
+    def _takes(self, array: np.ndarray) -> bool:
+        """Whether it is an array of this spec already, as a step loop's are: what follows would take 4 µs for each."""
+        dims = array.shape
+        fits = dims == self.dims or (
+            self.dynamic and len(dims) == len(self.dims) and all(map(operator.le, dims, self.dims))
+        )
+        return fits and array.dtype == self.dtype and array.flags.c_contiguous
 
     def _cast(self, array: np.ndarray) -> np.ndarray:
         """Plain Python numbers as the program's type, where that keeps them; else as they are."""

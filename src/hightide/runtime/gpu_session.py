@@ -120,6 +120,7 @@ class GpuSession(BaseSession):
         self._written: dict[int, bytes] = {}  # what input buffers hold, by the input's number, as far as it is known
         mutated = {self.planner.aliases.root[id] for call in self.graph.calls for id in mutated_ids(call)}
         self._stays = [id not in mutated for id in self.graph.inputs]  # a run leaves the input as it was
+        self._held_dtypes = [np.dtype(_held(self.graph.values[id])) for id in self.graph.inputs]
         self._start(progress)
 
     def sibling(self: Opened) -> Opened:
@@ -177,9 +178,7 @@ class GpuSession(BaseSession):
         with self.lock, self._guard:
             if self._launched:
                 raise HightideError("a run is under way: collect it before the next")
-            ticket = self._launch(given)
-            self.encode_ahead(ticket)
-            return self._collect(ticket)
+            return self._collect(self._launch(given))
 
     def launch(
         self, given: Sequence[Any], want: Want = None, feed: Feed = NONE_FED, watch: Watch | None = None
@@ -198,7 +197,7 @@ class GpuSession(BaseSession):
     ) -> Ticket:
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
-        narrowed = [self._narrow(n, array) for n, array in enumerate(inputs)]
+        narrowed = [self._narrowed(n, value, array) for n, (value, array) in enumerate(zip(given, inputs, strict=True))]
         symints = ready.symints_at(env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
         recording = self._plans.recording(ready, wanted, feed)
@@ -209,21 +208,17 @@ class GpuSession(BaseSession):
             watch = Checker(self.planner, self.memory, ready.plan, env, fed)
         if watch is not None:
             self._written.clear()  # who looks on may write
+        self.recorder.expect(recording if watch is None else None)
         self._plans.params.restore()
         self.counters.symint_bytes += self._symints.write(self.recorder, symints)
-        self._write_inputs(narrowed, given, feed)
+        self._write_inputs(narrowed, feed)
         if watch is None:
-            submission = self.recorder.submit(recording)
+            foreseen = self._foreseen(env)
+            submission = self.recorder.submit(recording, lambda groups: evaluate(groups, foreseen))
         else:
             submission = self.recorder.submit_watched(recording, watch)
         self.counters.runs += 1
         return Ticket(submission, recording, ready.plan, env, wanted)
-
-    def encode_ahead(self, ticket: Ticket) -> None:
-        """While the GPU works on a run: encode the next one, if it goes on like the last two."""
-        with self.lock:
-            foreseen = self._foreseen(ticket.env)
-            self.recorder.encode_ahead(ticket.recording, lambda groups: evaluate(groups, foreseen))
 
     def collect(self, ticket: Ticket) -> list[np.ndarray]:
         """Wait for a run and bring back the outputs that it was launched for."""
@@ -461,7 +456,7 @@ class GpuSession(BaseSession):
     def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
         check_count(self.specs, given)
         inputs = [
-            np.zeros(value.dims, spec.dtype) if isinstance(value, Fed) else spec.array(value)
+            np.broadcast_to(np.zeros((), spec.dtype), value.dims) if isinstance(value, Fed) else spec.array(value)
             for spec, value in zip(self.specs, given, strict=True)
         ]
         env = InputElements(inputs, self.specs)
@@ -484,21 +479,21 @@ class GpuSession(BaseSession):
         self.counters.param_bytes += self._plans.params.write()
         return ready
 
-    def _narrow(self, position: int, array: np.ndarray) -> np.ndarray:
-        """An input as the GPU holds it: int64 checked and narrowed, in whole words."""
-        value = self.graph.values[self.graph.inputs[position]]
-        dtype = value.dtype if isinstance(value, TensorValue) else "int64"
+    def _narrowed(self, position: int, given: Any, array: np.ndarray) -> np.ndarray | None:
+        """An input as the GPU holds it: int64 checked and narrowed, in whole words; None if nothing is written."""
+        if isinstance(given, Fed):
+            if given.first is None:
+                return None
+            array = given.first
         if array.dtype == np.int64 and array.size:
             check_int32(self.specs[position].name, int(array.min()), int(array.max()))
-        return whole_words(array.astype(held_dtype(dtype), copy=False))
+        return whole_words(array.astype(self._held_dtypes[position], copy=False))
 
-    def _write_inputs(self, narrowed: Sequence[np.ndarray], given: Sequence[Any], feed: Feed) -> None:
+    def _write_inputs(self, narrowed: Sequence[np.ndarray | None], feed: Feed) -> None:
         """Small ones only if they are not what was written last."""
-        for position, (id, array, value) in enumerate(zip(self.graph.inputs, narrowed, given, strict=True)):
+        for position, (id, array) in enumerate(zip(self.graph.inputs, narrowed, strict=True)):
             buffer = self.memory.input_buffer(id)
-            if isinstance(value, Fed):
-                array = np.zeros(0, np.int32) if value.first is None else self._narrow(position, value.first)
-            if not array.size or buffer is None:
+            if array is None or not array.size or buffer is None:
                 continue
             data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
             known = self._written.pop(position, b"")
@@ -524,6 +519,11 @@ class GpuSession(BaseSession):
         if 0 in dims:
             return np.zeros(dims, value.host_dtype)
         return from_words(next(data), value.dtype, dims).astype(value.host_dtype)  # a copy: the caller may write to it
+
+
+def _held(value: object) -> str:
+    """What an element of an input is on the GPU."""
+    return held_dtype(value.dtype if isinstance(value, TensorValue) else "int64")
 
 
 class _Guard:
