@@ -19,7 +19,7 @@ import wgpu
 from llama_graph import llama_graph
 
 from hightide.gpu.device import find_adapter, open_device
-from hightide.gpu.encoder import seconds_ahead
+from hightide.gpu.encoding import seconds_ahead
 from hightide.graph.symbols import evaluate
 from hightide.runtime.gpu_session import GpuSession, Ticket
 

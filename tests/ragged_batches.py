@@ -14,7 +14,7 @@ from hightide.fuse.ragged import RAGGED_DYNAMIC, RAGGED_INPUTS, RaggedSizes
 from hightide.graph.graph import Graph
 from hightide.graph.values import TensorValue
 from hightide.llm.models import build_graph
-from hightide.ops.pages.pages import TILE
+from hightide.ops.pages.work_lists import TILE
 from hightide.runtime.cpu_session import CpuSession
 
 UNUSED = 99  # a code, which no row is full of

@@ -57,9 +57,9 @@ def test_a_click_opens_a_layer_and_an_op_says_everything(opened: Opened, pages: 
     before = page.locator(".node").count()
     page.click(".node[data-node=g0]")
     assert page.locator(".node").count() > before + 5
-    node_named(page, "rope_cache").click()
+    node_named(page, "rope_attend").click()
     text = panel(page)
-    assert "hightide.rope_cache.default" in text
+    assert "hightide.rope_attend.default" in text
     assert "[1, S, 2, 32]" in text and "[1, 1, 2, 32]" in text and "[1, 128, 2, 32]" in text  # live, here, max
     assert "k_cache" in text and "= pos" in text and "route" in text
     assert page.locator("path.edge.near").count() >= 2
@@ -124,11 +124,11 @@ def test_the_keyboard_is_enough(opened: Opened, pages: dict[str, Path]) -> None:
     if page.locator(".group").count() == 0:  # an op was reached, not a layer
         assert page.locator(".node.chosen").count() == 1
     page.keyboard.press("/")
-    page.keyboard.type("rope_cache")
+    page.keyboard.type("rope_attend")
     assert page.inner_text("#found") == "62 found"
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
-    assert page.inner_text("#found") == "2 of 62" and "rope_cache" in panel(page)
+    assert page.inner_text("#found") == "2 of 62" and "rope_attend" in panel(page)
     page.keyboard.press("Escape")
     assert "GGUF model, gemma3" in panel(page)
 

@@ -12,9 +12,9 @@ import pytest
 from llamas import call, llama_session
 
 from hightide.errors import DeviceError
-from hightide.gpu import encoder
+from hightide.gpu import encoding
 from hightide.gpu.device import Device
-from hightide.gpu.encoder import Ahead, Encoder
+from hightide.gpu.encoding import Ahead, StepEncoder
 from hightide.ops.builder import GraphBuilder
 from hightide.runtime.gpu_session import GpuSession
 from hightide.runtime.session import Fed
@@ -32,7 +32,7 @@ def busy() -> Any:
     """The thread is busy with something else as long as the test runs."""
     free = Lock()
     free.acquire()
-    encoder._jobs().put(lambda: free.acquire() and free.release())
+    encoding._jobs().put(lambda: free.acquire() and free.release())
     yield
     free.release()
 
@@ -48,9 +48,9 @@ def test_a_step_is_encoded_ahead_and_waited_for(device: Device, monkeypatch: pyt
     session = llama_session(device)
     expected = outputs(session)
     taken: list[bool] = []
-    encode, take = Encoder.encode, Ahead.take
+    encode, take = StepEncoder.encode, Ahead.take
 
-    def slow(self: Encoder, *given: Any) -> Any:
+    def slow(self: StepEncoder, *given: Any) -> Any:
         device.wait()
         return encode(self, *given)
 
@@ -59,7 +59,7 @@ def test_a_step_is_encoded_ahead_and_waited_for(device: Device, monkeypatch: pyt
         taken.append(commands is not None)
         return commands
 
-    monkeypatch.setattr(Encoder, "encode", slow)
+    monkeypatch.setattr(StepEncoder, "encode", slow)
     monkeypatch.setattr(Ahead, "take", noted)
     assert outputs(session) == expected
     assert any(taken)

@@ -42,6 +42,13 @@ FAULTS = {
         "let at = row * params.rotary_pairs",
         "let at = s * params.rotary_pairs",
     ),
+    "queries of one head for all": ("rope_attend_halves", "[n * params.depth + turned.first]", "[turned.first]"),
+    "a key in the place of the one before": (
+        "rope_attend_pages_keys",
+        "key_row(tile, min(position, keys - 1u))",
+        "key_row(tile, max(min(position, keys - 1u), 1u) - 1u)",
+    ),
+    "the angle of the first position": ("rope_attend_pages_halves", "min(position, params.angles - 1u)", "0u"),
     "the pages of the first sequence": (
         "attend_pages_gqa",
         "load_pages(tile.table + ",

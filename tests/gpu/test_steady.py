@@ -14,7 +14,7 @@ from llamas import MAX_TOKENS, call, llama_session, small_llama
 from schedules import INDEX, PROGRAMS
 from wgpu.backends.wgpu_native._helpers import generate_report
 
-from hightide.gpu import encoder
+from hightide.gpu import encoding
 from hightide.gpu.device import Device
 from hightide.gpu.recorder import Recorder
 from hightide.graph.symbols import evaluate
@@ -38,7 +38,7 @@ def wait_for_thread() -> None:
     """Until the thread that encodes ahead has done what it was given."""
     done = Lock()
     done.acquire()
-    encoder._jobs().put(done.release)
+    encoding._jobs().put(done.release)
     assert done.acquire(timeout=60)
 
 

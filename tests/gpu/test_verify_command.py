@@ -36,7 +36,7 @@ def test_the_command_says_what_it_saw(device: Device, tmp_path: Path) -> None:
     assert report["passed"] and report["culprit"] is None and report["levels"][0]["at"] == {"S": 2, "pos": 1}
     alone = [op["alone"] for op in report["levels"][0]["ops"] if op["alone"]]
     assert all({"max_abs", "max_rel", "rms", "worst", "got", "want", "nan", "inf", "bad"} <= set(a) for a in alone)
-    assert "<html" in page.read_text() and "rope_cache" in page.read_text()
+    assert "<html" in page.read_text() and "rope_attend" in page.read_text()
 
 
 def test_given_inputs_are_verified(device: Device) -> None:

@@ -206,7 +206,7 @@ def row(what: str, size: int, engine: str, cpu_ms: float, on_cpu: bool = False) 
 
 
 def result(peer_ms: float = 80.0) -> Result:
-    host = Host(85, 100.0, 50.0, 16.0, 8.0, 32.0, 4.0, 0.0, 1.5, 3.0)
+    host = Host(85, 60.0, 40.0, 50.0, 16.0, 8.0, 32.0, 4.0, 0.0, 1.5, 3.0)
     attention = KernelShare("decode at 4096", "attention", "attend", 8, 1.0, 0.3, 5.0, 5.0, "memory", 0.5)
     gemv = KernelShare("matmul M=1", "linear", "q4_gemv", 1, 2.0, 1.0, 6.0, 20.0, "memory", 0.6)
     shared = [

@@ -97,8 +97,8 @@ def test_each_pass_alone_and_all_but_it_give_the_same(file: str) -> None:
 def test_a_layer_of_a_llama_is_four_linears_and_attention() -> None:
     graph = small_llama(layers=3)
     fused = names(fuse(graph))
-    per_layer = ("hightide.linear_q4.default", "hightide.rope_cache.default", "hightide.attend.default")
-    assert [fused[name] for name in per_layer] == [3 * 4 + 1, 3, 3]  # and the head
+    per_layer = ("hightide.linear_q4.default", "hightide.rope_attend.default")
+    assert [fused[name] for name in per_layer] == [3 * 4 + 1, 3]  # and the head
     assert not fused["et_vk.rms_norm.default"]
     assert not fused["aten.add.Tensor"] and not fused["aten.mul.Tensor"] and not fused["aten.sigmoid.default"]
 
@@ -106,7 +106,7 @@ def test_a_layer_of_a_llama_is_four_linears_and_attention() -> None:
 def test_passes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = small_llama()
     assert calls_of(fuse(graph, ())) == calls_of(graph)
-    assert "hightide.attend.default" not in names(fuse(graph, ["gated", "residual"]))
+    assert "hightide.rope_attend.default" not in names(fuse(graph, ["gated", "residual"]))
     monkeypatch.setenv("HIGHTIDE_PASSES", "none")
     assert calls_of(fuse(graph)) == calls_of(graph)
     monkeypatch.setenv("HIGHTIDE_PASSES", "gated,nonsense")
@@ -363,7 +363,7 @@ def test_heads_that_are_turned_from_another_position_are_not_turned_into_the_cac
     options = (1, None, 0.0, True, None)
     graph = b.graph(b.call("sdpa_with_kv_cache.default", q, k, heads[2], *caches, position, *options))
     fused = fuse(graph)
-    assert names(fused)["hightide.rope_cache.default"] == (turned_from == "the position")
+    assert names(fused)["hightide.rope_attend.default"] == (turned_from == "the position")
     calls = [[np.arange(n, dtype=np.int32)[None], np.array([at], np.int32)] for n, at in ((4, 0), (2, 4), (1, 6))]
     assert_same(graph, fused, calls)
 

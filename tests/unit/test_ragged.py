@@ -76,8 +76,7 @@ def test_a_ragged_graph_is_fused_as_that_of_one_sequence(path: Path) -> None:
     free = ("aten.view_copy.default", "sym_size.int", "add", "sub", "et_vk.select_as_symint.default")
     ends = {"hightide.take_tokens.default": 1, "hightide.sample.default": 1 - one["hightide.sample.default"]}
     if "static" not in path.name:  # one sequence reads its tables by an index, which no pass fuses
-        assert many["hightide.rope_pages.default"] == one["hightide.rope_cache.default"]
-        assert many["hightide.attend_pages.default"] == one["hightide.attend.default"]
+        assert many["hightide.rope_attend_pages.default"] == one["hightide.rope_attend.default"]
         work = [sum(n for name, n in found.items() if name not in free) for found in (one, many)]
         selects = int("all_logits" in path.name)
         # A rotation that no pass joins with the cache reads its tables from the position on; of rows, it is given them.

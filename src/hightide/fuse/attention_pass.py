@@ -14,13 +14,13 @@ STYLES = {"et_vk.apply_rotary_emb_hf.default": "halves", "et_vk.apply_rotary_emb
 OURS = "hightide.attention.default"
 OPTIONS = ("scale", "window", "softcap", "sinks")
 PAGED = "hightide.paged_attention.default"
-LISTS = ("k_pool", "v_pool", "singles", "tiles", "pages", "longest", "page")
+LISTS = ("singles", "tiles", "pages", "longest", "page")
 
 
 def attention(r: Rewriter) -> None:
-    """linears -> norm of heads -> rotary embedding -> cached attention, as: linear, `rope_cache`, `attend`.
+    """linears -> norm of heads -> rotary embedding -> cached attention, as: linear, `rope_attend`.
 
-    Of rows in pages: linear, `rope_pages`, `attend_pages`.
+    Of rows in pages: linear, `rope_attend_pages`.
     """
     for call in r.calls(*SDPA, OURS, PAGED):
         turned = _turned(r, call)
@@ -28,7 +28,6 @@ def attention(r: Rewriter) -> None:
         if turned is None or joined is None or not _by_heads(r, joined, turned.heads_of):
             continue
         given = r.tensor(call.args["q"])
-        q = r.new_tensor(given.dims, given.dtype)
         sizes = {
             "heads": r.new_literal(given.dims[2]),
             "kv_heads": r.new_literal(r.tensor(call.args["k"]).dims[2]),
@@ -36,26 +35,21 @@ def attention(r: Rewriter) -> None:
             "style": r.new_literal(turned.style),
         }
         rope = {"qkv": joined.qkv, "cos": turned.cos, "sin": turned.sin, **sizes, **turned.norms}
-        made = _in_pages(r, call, turned, rope, q) if call.name == PAGED else _in_caches(r, call, rope, q)
-        r.replace([*joined.gone, *turned.passed, call], [*joined.made, *made])
+        made = _in_pages(call, turned, rope) if call.name == PAGED else _in_caches(r, call, rope)
+        r.replace([*joined.gone, *turned.passed, call], [*joined.made, made])
 
 
-def _in_caches(r: Rewriter, call: OpCall, rope: dict[str, int], q: int) -> list[OpCall]:
+def _in_caches(r: Rewriter, call: OpCall, rope: dict[str, int]) -> OpCall:
     cached = {name: call.args[name] for name in ("k_cache", "v_cache", "position")}
-    return [
-        OpCall(0, "hightide.rope_cache.default", {**rope, **cached}, q),
-        OpCall(0, "hightide.attend.default", {"q": q, **cached, **_options(r, call)}, call.out),
-    ]
+    return OpCall(0, "hightide.rope_attend.default", {**rope, **cached, **_options(r, call)}, call.out)
 
 
-def _in_pages(r: Rewriter, call: OpCall, turned: _Turned, rope: dict[str, int], q: int) -> list[OpCall]:
+def _in_pages(call: OpCall, turned: _Turned, rope: dict[str, int]) -> OpCall:
     args = call.args
     where = {"k_cache": args["k_pool"], "v_cache": args["v_pool"], "places": args["places"]}
-    attend = {"q": q, **{name: args[name] for name in (*LISTS, *OPTIONS) if name in args}}
-    return [
-        OpCall(0, "hightide.rope_pages.default", {**rope, **where, "positions": turned.positions}, q),
-        OpCall(0, "hightide.attend_pages.default", attend, call.out),
-    ]
+    lists = {name: args[name] for name in (*LISTS, *OPTIONS) if name in args}
+    given = {**rope, **where, "positions": turned.positions, **lists}
+    return OpCall(0, "hightide.rope_attend_pages.default", given, call.out)
 
 
 @dataclass

@@ -18,7 +18,7 @@ import numpy as np
 from hightide.errors import DeviceError
 from hightide.gpu.checked import run_watched
 from hightide.gpu.device import Device
-from hightide.gpu.encoder import Ahead, Encoder
+from hightide.gpu.encoding import Ahead, StepEncoder
 from hightide.gpu.native import ReadMapping, capturing, ffi, handle, lib
 from hightide.gpu.params import Params
 from hightide.gpu.recording import BufferCopy, Recording, Submission, Watch
@@ -38,7 +38,7 @@ class Recorder:
         self._turn = 0  # which of them the next step copies to
         self._index = ffi.new("WGPUSubmissionIndex *")
         self._command_buffer = ffi.new("WGPUCommandBuffer[1]")
-        self._encoder = Encoder(device)
+        self._encoder = StepEncoder(device)
         self._last: Recording | None = None  # what ran last
         self._ahead: Ahead | None = None
         self._mapping = ReadMapping(device.device_id)

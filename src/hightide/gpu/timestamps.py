@@ -18,7 +18,7 @@ import numpy as np
 
 from hightide.errors import UnsupportedError
 from hightide.gpu.device import Device
-from hightide.gpu.encoder import Encoder
+from hightide.gpu.encoding import StepEncoder
 from hightide.gpu.native import ONE, dispatch, ffi, lib, pointer, set_bind_group, set_pipeline
 from hightide.gpu.params import Params
 from hightide.gpu.queries import ALIGNMENTS, Clock, Queries
@@ -151,7 +151,7 @@ class TimedRecorder(Recorder):
         return time.perf_counter_ns() - begin
 
 
-class _TimedEncoder(Encoder):
+class _TimedEncoder(StepEncoder):
     """Encodes timestamps as well."""
 
     def __init__(self, device: Device, timing: Timing, queries: Queries) -> None:

@@ -56,10 +56,13 @@ class AttentionOp(Op):
     def seen(self, env: Env) -> Seen:
         raise NotImplementedError
 
+    def reads(self, dispatch: Dispatch) -> list[Tensor]:
+        return list(distinct(dispatch.reads))
+
     def cost(self, dispatch: Dispatch, env: Env, scratch: Mapping[Scratch, int]) -> Cost:
         """Which part of attention a dispatch is shows in what it reads and writes."""
         seen = self.seen(env)
-        reads, writes = list(distinct(dispatch.reads)), list(distinct(dispatch.writes))
+        reads, writes = self.reads(dispatch), list(distinct(dispatch.writes))
         # Scratch holds what parts of the context give: as many as there are keys for.
         live = seen.keys / max(1, seen.capacity)
         read = sum(scratch.get(s, 0) for s in dispatch.reads if isinstance(s, Scratch)) * live

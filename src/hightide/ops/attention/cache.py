@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +13,9 @@ from hightide.errors import InputError
 from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cache
+from hightide.ops.attention.steps import Turn
 from hightide.ops.contract import Context, Dispatch, Int, Kernel, Tensor, ceil_div, expr_of, kernel, op
+from hightide.ops.kernel import Bound
 from hightide.ops.norm.norm import rms_normed
 from hightide.ops.rotary.turns import check_rows, turned_halves, turned_neighbours
 from hightide.units import counted
@@ -86,35 +88,54 @@ class RopeOp(AttentionOp):
         raise NotImplementedError
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        step = 4 if self.depth % 8 == 0 and self.rotary % 8 == 0 else 1
-        pairs = self.depth // step // 2
-        where = self.where()
+        return self.turned(ctx, out)
+
+    def turned(self, ctx: Context, out: Bound) -> Iterator[Dispatch]:
+        """The queries into `out`, keys and values into their caches."""
+        where, step = self.where(), self._step
         variant = step == 4, self.style == "halves", self.q_norm is not None, "places" in where
         whole = len(_rope_cache(*variant).interface.binding_names) <= ctx.choices.traits.storage_buffers
         heads = {"": self.heads + 2 * self.kv_heads} if whole else {"q": self.heads, "kv": 2 * self.kv_heads}
+        given = self._given()
         for part, own in heads.items():
             q, kv = part != "kv", part != "q"
-            count = self.qkv.dims[1] * own * pairs
-            given = where if kv else {**where, "places": None}
+            count = self.qkv.dims[1] * own * given["pairs"]
+            given |= {"q_norm": self.q_norm if q else None, "k_norm": self.k_norm if kv else None}
             yield _rope_cache(*variant, part).over(
                 ceil_div(count, 64),
-                qkv=self.qkv,
-                cosines=self.cos,
-                sines=self.sin,
-                q_norm=self.q_norm if q else None,
-                k_norm=self.k_norm if kv else None,
                 q=out if q else None,
                 k_cache=self.k_cache if kv else None,
                 v_cache=self.v_cache if kv else None,
                 count=count,
-                heads=self.heads,
                 kv_heads=self.kv_heads,
-                pairs=pairs,
-                rotary_pairs=self.rotary // step // 2,
-                mean=1 / self.depth,
-                eps=self.eps,
                 **given,
+                **(where if kv else {**where, "places": None}),
             )
+
+    def turn(self) -> Turn:
+        """The same within an attention over the caches."""
+        constants = {"HALVES": self.style == "halves", "NORM": self.q_norm is not None}
+        return Turn(constants, {**self._given(), "angles": self.cos.dims[0]}, self._step)
+
+    @property
+    def _step(self) -> int:
+        """Elements that are turned at once."""
+        return 4 if self.depth % 8 == 0 and self.rotary % 8 == 0 else 1
+
+    def _given(self) -> dict[str, Any]:
+        """What turned_pair.wgsl takes."""
+        return {
+            "qkv": self.qkv,
+            "cosines": self.cos,
+            "sines": self.sin,
+            "q_norm": self.q_norm,
+            "k_norm": self.k_norm,
+            "heads": self.heads,
+            "pairs": self.depth // self._step // 2,
+            "rotary_pairs": self.rotary // self._step // 2,
+            "mean": 1 / self.depth,
+            "eps": self.eps,
+        }
 
     @classmethod
     def rows(cls, call: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -33,6 +33,17 @@ def filled(kv_heads: int, depth: int, batches: int = 1) -> Const:
     return Const(lambda rng: rng.uniform(-2, 2, (batches, CONTEXT, kv_heads, depth)).astype(np.float32))
 
 
+def rope_attend(
+    heads: int, kv_heads: int, depth: int, rotary: int, style: str, norm: bool = False, **rule: Any
+) -> tuple[Any, ...]:
+    """The arguments of rope_attend at a live position; the rule is a window, a softcap, sinks, and causal or not."""
+    joined, cos, sin, _, _, *rest = rope_cache(heads, kv_heads, depth, rotary, style, norm)
+    caches = [filled(kv_heads, depth) for _ in range(2)]
+    sinks = floats(heads) if rule.get("sinks") else None
+    seen = 0.3, rule.get("window", 0), rule.get("softcap", 0.0), sinks, rule.get("causal", True)
+    return (joined, cos, sin, *caches, *rest, *seen)
+
+
 def codes(batches: int, tokens: str, kv_heads: int, depth: int) -> Const:
     """The same with 8-bit codes; `tokens` are those of a step."""
     return Const(lambda rng: rng.integers(-128, 128, (batches, CONTEXT, kv_heads, depth)).astype(np.int8))
@@ -46,6 +57,7 @@ def places(rng: np.random.Generator, live: Mapping[str, int]) -> np.ndarray:
 
 PLACES = In((2, "S"), "int64", low=-3, high=CONTEXT + 4, make=places)
 ROPE = "hightide.rope_cache.default"
+ROPE_ATTEND = "hightide.rope_attend.default"
 CASES = [
     Case("sdpa_cache_gqa", "sdpa_with_kv_cache.default", attention(6, 2, 16), empty=False),
     Case("sdpa_cache_mqa", "sdpa_with_kv_cache.default", attention(5, 1, 8, scale=0.3), empty=False),
@@ -89,6 +101,14 @@ CASES = [
     Case("rope_cache_neighbours_part", ROPE, rope_cache(2, 1, 10, 6, "interleaved")),
     Case("rope_cache_norm", ROPE, rope_cache(4, 2, 16, 8, "halves", norm=True)),
     Case("rope_cache_norm_keys", ROPE, rope_cache(4, 2, 6, 6, "interleaved", norm=True), extra={"output": 3}),
+    Case("rope_attend_halves", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), empty=False),
+    Case("rope_attend_keys", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), empty=False, extra={"output": 3}),
+    Case("rope_attend_values", ROPE_ATTEND, rope_attend(4, 1, 24, 16, "interleaved"), empty=False, extra={"output": 4}),
+    Case("rope_attend_norm", ROPE_ATTEND, rope_attend(4, 2, 64, 64, "halves", norm=True, window=9), empty=False),
+    Case("rope_attend_sinks", ROPE_ATTEND, rope_attend(4, 4, 8, 8, "halves", softcap=2.0, sinks=True), empty=False),
+    Case("rope_attend_full", ROPE_ATTEND, rope_attend(20, 1, 16, 16, "interleaved", causal=False), empty=False),
+    Case("rope_attend_odd", ROPE_ATTEND, rope_attend(3, 3, 14, 6, "halves"), empty=False),
+    Case("rope_attend_odd_steps", ROPE_ATTEND, rope_attend(3, 3, 12, 6, "halves"), empty=False),
     Case(
         "update_cache",
         "update_cache.default",

@@ -4,10 +4,13 @@
 // SINKS: a head has one more score, a number of `sinks`, whose key has no value.
 // MASK: a mask is added to the scores. SOFTCAP: scores are squeezed into -softcap .. softcap. SCORE: a score's type.
 // PAGED, SPANS: see tile_at.wgsl. With SPANS, a window reaches to both sides.
+// TURNED: q, k and v are one joined row, and the kernel norms and turns them before it looks at the keys: there are tiles
+// of one row only, q is kept in `turned_q`, of so many elements, and the caches are written as well. 0: that was done.
 // CODES: keys and values are 8-bit codes, four to a word; `codings` has of each row and head the scale and the zero
 // point of its key, then those of its value.
 #const T = "vec4<f32>" if VEC4 else "f32"
 #const CODING = ", coding" if CODES else ""
+#const TURNS = TURNED > 0
 #params kv_heads: u32, group: u32, tokens: u32                  // group: query heads that share a kv head
 #params row_tiles: u32, rows_per_tile: u32, block: u32          // of a kv head's query rows; block: keys
 #params depth: u32, value_depth: u32
@@ -17,8 +20,8 @@
 #params heads_per_batch: u32 if MASK or BATCHED
 #params q_batch: u32, k_batch: u32, v_batch: u32, out_batch: u32 if BATCHED
 #params mask_batch: u32, mask_head: u32, mask_row: u32, mask_key: u32 if MASK
-#read q: $T
-#read k: $T, v: $T if not CODES
+#read q: $T if not TURNS
+#read k: $T, v: $T if not CODES and not TURNS
 #if CODES
 #const HELD = "i8"
 #const NAME = "k"
@@ -30,6 +33,7 @@
 #read mask: f32 if MASK
 #read sinks: f32 if SINKS
 #write out: $T
+#write k: $T, v: $T if TURNS
 
 const LOWEST = -3.4028234e38;
 
@@ -40,6 +44,16 @@ const LOWEST = -3.4028234e38;
 #end
 
 #include "attention/tile_at.wgsl"
+
+#if TURNS
+#params angles: u32   // rows of the tables
+#const PART = ""
+#include "attention/turned_pair.wgsl"
+var<workgroup> turned_q: array<$T, $TURNED>;   // the group's heads of the tile's row
+fn query_at(i: u32) -> $T { return turned_q[i]; }
+#else
+fn query_at(i: u32) -> $T { return load_q(i); }
+#end
 
 // The keys that the query at absolute position `p` sees are first_key(p) .. end_key(p) - 1.
 fn first_key(p: u32) -> u32 {

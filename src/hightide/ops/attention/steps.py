@@ -25,6 +25,7 @@ REGISTERS = 64  # elements of q, and of the sums, that a lane of stream.wgsl may
 MAX_PARTS = 16  # of a head that a lane may hold: its loads are written out, and 64 take 4 s to compile, 128 take 15 s
 TILE_ROWS = 8  # as tiles.wgsl divides its lanes
 STREAM_BLOCK = 8  # keys that a quad takes at a time
+MAX_TURNED = 256  # elements of a head that a workgroup keeps when it has turned them
 PART_KEYS = 64  # keys of a workgroup where the context is split, or more if there were too many parts
 MOST_PARTS = 128
 
@@ -52,7 +53,7 @@ PREFILL = Choice(
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the keys of a ragged batch are; see `hightide.ops.pages.pages`, and `spans` for a batch without pages."""
+    """Where the keys of a ragged batch are; see `ops.pages.paged_attention`, and `spans` for a batch without pages."""
 
     tiles: Tensor  # [N, 4]
     table: Tensor | None  # None: the keys are rows of the same step
@@ -70,18 +71,20 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class Coded:
-    """Where k and v are 8-bit codes."""
+class Turn:
+    """q, k and v side by side, which are normed, turned and put into the caches first; see turned_pair.wgsl."""
 
-    q: Scratch  # floats
-    codings: Scratch | Tensor  # of each row and head the scale and zero point of its key, then of its value
+    constants: dict[str, Any]
+    given: dict[str, Any]
+    step: int  # elements that are turned at once
 
 
 @dataclass(frozen=True)
 class Attention:
     """The rows of q at `position` over the keys 0 .. position + added - 1, into `out`.
 
-    With `pages`, the rows of q are those of its tiles, and keys and values lie in pages.
+    With `pages`, the rows of q are those of its tiles, and keys and values lie in pages. With `turn`, tiles have one
+    row, and q is not there yet.
 
     Tensors are [1, rows, heads, depth]; [batch, rows, heads, depth] if `batched`; or [batch, heads, rows, depth] with
     `heads_first`. The heads of all batches count as one list.
@@ -102,7 +105,9 @@ class Attention:
     heads_first: bool = False
     batched: bool = False
     pages: Pages | None = None
-    coded: Coded | None = None
+    held_q: Scratch | None = None  # where q is, if not in its tensor
+    codings: Scratch | Tensor | None = None  # k and v are codes: of each row and head the scale and zero point of both
+    turn: Turn | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -151,6 +156,11 @@ class Attention:
     def value_depth(self) -> int:
         return self.v.width // self.step
 
+    @property
+    def parts(self) -> int:
+        """Elements of a head that a lane of a quad holds."""
+        return ceil_div(max(self.depth, self.value_depth), 4)
+
     def tile(self, most: int) -> int:
         """Query rows of a workgroup. Few different sizes, because each is a kernel to compile."""
         if self.tokens == 1:
@@ -167,8 +177,10 @@ class Attention:
             "PAGED": self.pages is not None,
             "BATCHED": self.batched,
             "SPANS": self.pages is not None and self.pages.table is None,
-            "CODES": self.coded is not None,
+            "CODES": self.codings is not None,
+            "TURNED": self.group * self.depth if self.turn else 0,
             "ROWS": rows,
+            **(self.turn.constants if self.turn else {}),
         }
 
     def given(self, rows: int, block: int) -> dict[str, Any]:
@@ -177,7 +189,7 @@ class Attention:
         tensors = {"q": self.q, "k": self.k, "v": self.v}
         given: dict[str, Any] = {
             **tensors,
-            "codings": self.coded.codings if self.coded else None,
+            "codings": self.codings,
             "mask": self.mask,
             "sinks": self.sinks,
             "kv_heads": self.kv_heads,
@@ -196,8 +208,10 @@ class Attention:
         for name, x in (*tensors.items(), ("out", self.out)):
             given[f"{name}_head"], given[f"{name}_row"] = self.strides(x)
         given |= self.batches(**tensors, out=self.out)
-        if self.coded:
-            given["q"] = self.coded.q
+        if self.turn:
+            given |= {"q": None, **self.turn.given}
+        elif self.held_q:
+            given["q"] = self.held_q
         if self.pages is None:
             given |= {"position": self.position, "added": self.added}
         else:
@@ -226,25 +240,39 @@ class Attention:
         return x.dims[0] * x.dims[1 if self.heads_first else 2]
 
 
+def may_turn(ctx: Context, attention: Attention) -> bool:
+    """Whether its `turn` can be done by the same dispatch: no workgroup may need what another one writes."""
+    rows, alike = attention.tile(_most_rows(ctx, attention)), attention.turn and attention.turn.step == attention.step
+    return bool(alike) and attention.tokens == 1 and attention.rows <= rows and attention.q.width <= MAX_TURNED
+
+
 def attend(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     if not attention.out.numel or not attention.tiles:
         return
-    few = attention.tokens <= FEW_TOKENS
-    route = ctx.choose(DECODE) if few else ctx.choose(PREFILL)
-    parts = ceil_div(max(attention.depth, attention.value_depth), 4)
-    if route in ("single", "stream") and parts <= MAX_PARTS:
-        most = STREAM_ROWS if ctx.choices.traits.subgroup_size >= 8 else NARROW_ROWS
-        rows = attention.tile(min(most, REGISTERS // parts))
+    rows = attention.tile(_most_rows(ctx, attention))
+    if _streams(ctx, attention):
         yield _stream(attention, rows, lanes=8 if ctx.choices.traits.software else 64)
-    elif few:
+    elif attention.tokens <= FEW_TOKENS:
         yield from _split(ctx, attention)
     else:
-        rows = attention.tile(TILE_ROWS)
         yield _tiles("attention_tiles", attention, rows, split=False).over(
             attention.tiles * attention.kv_heads * ceil_div(attention.rows, rows),
             **attention.given(rows, attention.capacity),
             out=attention.out,
         )
+
+
+def _streams(ctx: Context, attention: Attention) -> bool:
+    route = ctx.choose(DECODE if attention.tokens <= FEW_TOKENS else PREFILL)
+    return route in ("single", "stream") and attention.parts <= MAX_PARTS
+
+
+def _most_rows(ctx: Context, attention: Attention) -> int:
+    """Of a workgroup."""
+    if not _streams(ctx, attention):
+        return TILE_ROWS
+    most = STREAM_ROWS if ctx.choices.traits.subgroup_size >= 8 else NARROW_ROWS
+    return min(most, REGISTERS // attention.parts)
 
 
 def _stream(attention: Attention, rows: int, lanes: int) -> Dispatch:

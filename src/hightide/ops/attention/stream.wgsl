@@ -62,6 +62,10 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
     if (row >= rows || keys == 0u) { return; }
     let part = lane & 3u;
     let quad = lane >> 2u;
+    #if TURNS
+    #const OWN = "position < keys"
+    #include "attention/turn_first.wgsl"
+    #end
 
     #for r in ROWS
     var begin_$r = 0u;
@@ -85,7 +89,11 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         let n = min(row + i, rows - 1u);
         let s = n / params.group;
         let head = kv_head * params.group + n % params.group;
+        #if TURNS
+        let at = n * params.depth + part * PARTS;
+        #else
         let at = q_start(head) + (tile.first + s) * params.q_row + part * PARTS;
+        #end
         let first = first_key(position + s);
         let last = end_key(position + s, keys);
         first_of_keys = min(first_of_keys, first);
@@ -98,7 +106,7 @@ fn place(at: u32, part: u32, j: u32) -> u32 {
         #end
         #end
         #for j in PARTS
-        let given_$j = select($T(), load_q(place(at, part, ${j}u)) * params.scale, in_depth(part, ${j}u));
+        let given_$j = select($T(), query_at(place(at, part, ${j}u)) * params.scale, in_depth(part, ${j}u));
         #for r in ROWS
         q_${r}_$j = select(q_${r}_$j, given_$j, i == ${r}u);
         #end

@@ -38,13 +38,21 @@ var<workgroup> key_rows: array<u32, LANES>;
     let rows = tile.tokens * params.group;
     if (row >= rows || part * params.block >= keys) { return; }
 
+    #if TURNS
+    #const OWN = "position < keys && position / params.block == part"
+    #include "attention/turn_first.wgsl"
+    #end
     var first_of_keys = keys;
     var end_of_keys = 0u;
     #for r in ROWS
     let n_$r = min(row + ${r}u, rows - 1u);
     let head_$r = kv_head * params.group + n_$r % params.group;
     let s_$r = n_$r / params.group;
+    #if TURNS
+    let q_at_$r = n_$r * params.depth;
+    #else
     let q_at_$r = q_start(head_$r) + (tile.first + s_$r) * params.q_row;
+    #end
     let begin_$r = first_key(position + s_$r);
     let end_$r = end_key(position + s_$r, keys);
     first_of_keys = min(first_of_keys, begin_$r);
@@ -87,7 +95,7 @@ var<workgroup> key_rows: array<u32, LANES>;
                 #end
                 #for a in AHEAD
                 #for r in ROWS
-                score_$r += product(load_q(q_at_$r + i + ${a}u), key_$a);
+                score_$r += product(query_at(q_at_$r + i + ${a}u), key_$a);
                 #end
                 #end
             }

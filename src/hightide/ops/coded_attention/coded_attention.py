@@ -14,9 +14,9 @@ from hightide.graph.symbols import Env
 from hightide.graph.values import Dims
 from hightide.ops.attention.attention import CustomSdpa
 from hightide.ops.attention.attention_cost import Seen
-from hightide.ops.attention.steps import Attention, Coded, attend
+from hightide.ops.attention.steps import Attention, attend
 from hightide.ops.contract import Context, Dispatch, Scratch, Tensor, ceil_div, kernel, op
-from hightide.ops.pages.pages import UpdatingPages
+from hightide.ops.pages.paged_attention import UpdatingPages
 
 
 @op("llama.custom_quantized_sdpa.default", family="attention")
@@ -57,7 +57,7 @@ class QuantizedSdpa(CustomSdpa):
             return
         heads, capacity = self.k.dims[2], self.k.dims[1]
         q, codings = ctx.scratch(self.q.numel * 4), ctx.scratch(capacity * heads * 16)
-        attention = replace(self.attention(out), coded=Coded(q, codings))
+        attention = replace(self.attention(out), held_q=q, codings=codings)
         yield plain_queries(self.q, self.q_zero, self.q_scale, q)
         yield self._codings(attention, codings)
         yield from attend(ctx, attention)
@@ -132,7 +132,7 @@ class PagedCodedAttention(UpdatingPages):
             heads=self.k.dims[2],
             capacity=self.k_pool.dims[1],
         )
-        yield from self.attention(ctx, out, Coded(q, self.codings))
+        yield from self.attention(ctx, out, held_q=q, codings=self.codings)
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from hightide.ops.case import CONTEXT, MAX, Case, Const, In, floats
 from hightide.ops.pages.work_lists import Ragged, SequenceRows, ragged
 
 PAGE, POOL = 16, 4 * CONTEXT
+LARGE_POOL = 16 * CONTEXT  # for a sequence to each row
 SMALL = 4  # a page that ends within what a workgroup takes at a time
 
 
@@ -27,11 +28,17 @@ def batch(rows: int, position: int, page: int) -> Ragged:
     return ragged(pieces, page, POOL)
 
 
-def table(name: str, page: int = PAGE) -> In:
+@cache
+def alone(rows: int, position: int, page: int) -> Ragged:
+    """Each row is another sequence's, at a position of its own."""
+    return ragged([SequenceRows(1, max(0, position - n)) for n in range(rows)], page, LARGE_POOL)
+
+
+def table(name: str, page: int = PAGE, of: Callable[[int, int, int], Ragged] = batch) -> In:
     """One of a batch's tables; its max dims are those at the max level."""
 
     def make(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
-        made: np.ndarray = getattr(batch(sizes["S"], sizes["P"], page), name)
+        made: np.ndarray = getattr(of(sizes["S"], sizes["P"], page), name)
         return made
 
     return In(make(np.random.default_rng(0), MAX).shape, "int32", make=make)
@@ -76,8 +83,8 @@ def attention(heads: int, kv_heads: int, depth: int, window: int = 0) -> tuple[A
     return (q, *pools, *rest, kv, kv, table("places"))
 
 
-def filled(kv_heads: int, depth: int) -> Const:
-    return floats(1, POOL, kv_heads, depth)
+def filled(kv_heads: int, depth: int, rows: int = POOL) -> Const:
+    return floats(1, rows, kv_heads, depth)
 
 
 def rope(heads: int, kv_heads: int, depth: int, rotary: int, style: str, norm: bool = False) -> tuple[Any, ...]:
@@ -87,9 +94,22 @@ def rope(heads: int, kv_heads: int, depth: int, rotary: int, style: str, norm: b
     return (qkv, cos, sin, *pools, *rest[:-1], table("positions"), table("places"))
 
 
+def rope_attend(
+    heads: int, kv_heads: int, depth: int, rotary: int, style: str, page: int = PAGE, **options: Any
+) -> tuple[Any, ...]:
+    """The arguments of rope_attend_pages; options are `norm`, `of` (which batch) and those of `attend`."""
+    norm, of = options.pop("norm", False), options.pop("of", alone)
+    qkv, cos, sin, _, _, *rest = rope_cache(heads, kv_heads, depth, rotary, style, norm)
+    longest, page, *rule = attend(heads, kv_heads, depth, depth, page, **options)[6:]
+    pools = [filled(kv_heads, depth, LARGE_POOL if of is alone else POOL) for _ in range(2)]
+    positions, places, *lists = (table(name, page, of) for name in ("positions", "places", "singles", "tiles", "pages"))
+    return (qkv, cos, sin, *pools, *rest[:-1], positions, places, *rule, *lists, longest, page)
+
+
 ATTEND = "hightide.attend_pages.default"
 ATTENTION = "hightide.paged_attention.default"
 ROPE = "hightide.rope_pages.default"
+ROPE_ATTEND = "hightide.rope_attend_pages.default"
 CASES = [
     Case("attend_pages_gqa", ATTEND, attend(6, 2, 16, 16)),
     Case("attend_pages_small", ATTEND, attend(6, 2, 16, 16, SMALL)),
@@ -111,6 +131,16 @@ CASES = [
     Case("rope_pages_neighbours_values", ROPE, rope(2, 1, 10, 6, "interleaved"), extra={"output": 4}),
     Case("rope_pages_norm", ROPE, rope(4, 2, 16, 8, "halves", norm=True)),
     Case("rope_pages_norm_keys", ROPE, rope(4, 2, 6, 6, "interleaved", norm=True), extra={"output": 3}),
+    Case("rope_attend_pages_halves", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves")),
+    Case("rope_attend_pages_keys", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), extra={"output": 3}),
+    Case("rope_attend_pages_values", ROPE_ATTEND, rope_attend(4, 4, 24, 16, "halves", SMALL), extra={"output": 4}),
+    Case("rope_attend_pages_neighbours", ROPE_ATTEND, rope_attend(5, 1, 24, 24, "interleaved", window=9, sinks=True)),
+    Case("rope_attend_pages_norm", ROPE_ATTEND, rope_attend(4, 2, 64, 64, "halves", norm=True, softcap=2.0)),
+    Case("rope_attend_pages_odd", ROPE_ATTEND, rope_attend(3, 3, 14, 6, "halves", SMALL)),
+    Case("rope_attend_pages_odd_steps", ROPE_ATTEND, rope_attend(3, 3, 12, 6, "halves")),
+    Case("rope_attend_pages_many_heads", ROPE_ATTEND, rope_attend(20, 1, 16, 16, "interleaved")),
+    Case("rope_attend_pages_batch", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves", of=batch)),
+    Case("rope_attend_pages_batch_norm", ROPE_ATTEND, rope_attend(4, 2, 16, 8, "interleaved", norm=True, of=batch)),
     Case(
         "take_tokens",
         "hightide.take_tokens.default",

@@ -27,7 +27,7 @@ class SequenceRows:
 
 @dataclass(frozen=True)
 class Ragged:
-    """The tables of a step; see `hightide.ops.pages.pages`."""
+    """The tables of a step; see `hightide.ops.pages.paged_attention`."""
 
     singles: np.ndarray
     tiles: np.ndarray
@@ -84,6 +84,22 @@ def one_sequence(rows: int, counts: tuple[int, int, int], page: int, capacity: i
         **{name: _table(tiles).reshape(-1, 4) for name, tiles in work.items()},
         "pages": _table(table),
         "places": _table(place),
+    }
+
+
+def each_alone(rows: int, counts: tuple[int, int, int], page: int, capacity: int) -> dict[str, np.ndarray]:
+    """The same for rows of as many sequences, each in one page: all are singles."""
+    pages, keys = counts[2], min(page - 1, EARLIER)  # before each row
+    order = np.random.default_rng(rows).permutation(capacity // page)
+    if rows > min(pages, len(order)):
+        raise InputError(f"{rows} sequences do not fit a table of {pages} pages, in a pool of {len(order)}")
+    table = np.resize(order, pages)
+    return {
+        "singles": _table([(n, 1, keys, n) for n in range(rows)]).reshape(-1, 4),
+        "tiles": np.zeros((0, 4), np.int32),
+        "pages": _table(table),
+        "places": _table(table[:rows] * page + keys),
+        "positions": _table([keys] * rows),
     }
 
 

@@ -18,7 +18,7 @@ from hightide.ops.attention.attention_cost import AttentionOp, Seen, seen_in_cac
 from hightide.ops.attention.cache import check_position
 from hightide.ops.attention.steps import Pages
 from hightide.ops.contract import Context, Dispatch, Int, Tensor, ceil_div, kernel, op
-from hightide.ops.pages.pages import check_pages
+from hightide.ops.pages.paged_attention import check_pages
 from hightide.ops.pages.work_lists import TILE, one_sequence
 
 PARTS = 3  # of a row of `mixed`
@@ -109,7 +109,7 @@ class ShortConv(ShortConvOp):
 
 @op("hightide.paged_conv.default", family="short_conv")
 class PagedConv(ShortConvOp):
-    """`ShortConvOp` of rows of many sequences, whose `cache` is a pool of pages; see `hightide.ops.pages.pages`."""
+    """`ShortConvOp` of rows of many sequences, whose `cache` is a pool of pages; see `ops.pages.paged_attention`."""
 
     singles: Tensor
     tiles: Tensor

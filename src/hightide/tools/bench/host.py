@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hightide.gpu.encoder import seconds_ahead
+from hightide.gpu.encoding import seconds_ahead
 from hightide.planning.levels import MaxElements
 from hightide.runtime.gpu_session import GpuSession
 from hightide.tools.bench.bench_engine import BenchEngine

@@ -19,7 +19,7 @@ from hightide.gpu.recording import Recording
 _spent = [0.0]
 
 
-class Encoder:
+class StepEncoder:
     """Encodes for one device: every command in one compute pass, then the copies."""
 
     def __init__(self, device: Device) -> None:
@@ -77,7 +77,7 @@ class Encoder:
 class Ahead:
     """A recording at the grids that it has now, to be encoded by the thread as soon as it is free."""
 
-    def __init__(self, encoder: Encoder, recording: Recording, readback: Any) -> None:
+    def __init__(self, encoder: StepEncoder, recording: Recording, readback: Any) -> None:
         self.recording, self.grids = recording, recording.grids()
         self._encoder, self._readback = encoder, readback
         self._begun, self._done = Lock(), Lock()
