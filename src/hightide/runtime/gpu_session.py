@@ -120,7 +120,7 @@ class GpuSession(BaseSession):
         self._written: dict[int, bytes] = {}  # what input buffers hold, by the input's number, as far as it is known
         mutated = {self.planner.aliases.root[id] for call in self.graph.calls for id in mutated_ids(call)}
         self._stays = [id not in mutated for id in self.graph.inputs]  # a run leaves the input as it was
-        self._held_dtypes = [np.dtype(_held(self.graph.values[id])) for id in self.graph.inputs]
+        self._held_dtypes = [_held(self.graph.values[id]) for id in self.graph.inputs]
         self._start(progress)
 
     def sibling(self: Opened) -> Opened:
