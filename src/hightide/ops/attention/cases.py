@@ -104,7 +104,7 @@ CASES = [
     Case("rope_attend_halves", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), empty=False),
     Case("rope_attend_keys", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), empty=False, extra={"output": 3}),
     Case("rope_attend_values", ROPE_ATTEND, rope_attend(4, 1, 24, 16, "interleaved"), empty=False, extra={"output": 4}),
-    Case("rope_attend_norm", ROPE_ATTEND, rope_attend(4, 2, 64, 64, "halves", norm=True, window=9), empty=False),
+    Case("rope_attend_norm", ROPE_ATTEND, rope_attend(4, 2, 32, 32, "halves", norm=True, window=9), empty=False),
     Case("rope_attend_sinks", ROPE_ATTEND, rope_attend(4, 4, 8, 8, "halves", softcap=2.0, sinks=True), empty=False),
     Case("rope_attend_full", ROPE_ATTEND, rope_attend(20, 1, 16, 16, "interleaved", causal=False), empty=False),
     Case("rope_attend_odd", ROPE_ATTEND, rope_attend(3, 3, 14, 6, "halves"), empty=False),

@@ -1,5 +1,6 @@
 // out[head, s]: what tiles.wgsl found for parts of the context, joined. A part has a row of sums, and the maximum
-// and the total of its weights. One workgroup per row (head, s): lanes over the parts, then over elements and parts.
+// and the total of its weights. One workgroup per row (head, s) and ELEMENTS of it: lanes over the parts, then over
+// elements and parts, so that there are workgroups enough to wait for memory side by side.
 // VEC4: elements are vec4<f32>, and depths and strides count those. `block`: the keys of a part.
 // BATCHED: heads of several batches lie in one list, those of a batch together. SINKS: see common.wgsl.
 // PAGED: s is the number of a tile of one row, which says its row of `out` and how many keys it sees.
@@ -17,6 +18,8 @@
 #include "attention/head_start.wgsl"
 
 const LANES = 64u;
+const ELEMENTS = ${ELEMENTS}u;
+const SLICES = LANES / ELEMENTS;   // lanes that share an element
 const LOWEST = -3.4028234e38;
 var<workgroup> mosts: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
@@ -28,8 +31,10 @@ var<workgroup> lane_sums: array<$T, LANES>;
 #end
 
 #main 64
-    let row = group_number(group, groups);
-    if (row >= params.rows) { return; }
+    let number = group_number(group, groups);
+    let chunks = (params.value_depth + ELEMENTS - 1u) / ELEMENTS;
+    if (number >= params.rows * chunks) { return; }
+    let row = number / chunks;
     let s = row % params.tokens;
     #if PAGED
     let keys = min(u32(load_tiles(s * 4u + 2u)), params.most_keys - 1u) + 1u;
@@ -59,31 +64,25 @@ var<workgroup> lane_sums: array<$T, LANES>;
     total += sink_weight(row / params.tokens, most);
     #end
 
-    let depth = min(params.value_depth, LANES);   // lanes that a row takes
-    let slices = LANES / depth;
-    let slice = lane / depth;
-    let at = out_start(row / params.tokens) + row_out * params.out_row;
-    for (var first = 0u; first < params.value_depth; first += LANES) {
-        let d = first + lane % depth;
-        var sum = $T();
-        if (slice < slices && d < params.value_depth) {
-            for (var p = slice; p < parts; p += slices * 4u) {
-                #for a in 4
-                let p_$a = min(p + ${a}u * slices, parts - 1u);
-                let value_$a = load_sums((p_$a * params.rows + row) * params.value_depth + d);
-                #end
-                #for a in 4
-                sum += value_$a * select(0.0, factors[p_$a], p + ${a}u * slices < parts);
-                #end
-            }
+    let d = number % chunks * ELEMENTS + lane % ELEMENTS;
+    var sum = $T();
+    if (d < params.value_depth) {
+        for (var p = lane / ELEMENTS; p < parts; p += SLICES * 4u) {
+            #for a in 4
+            let p_$a = min(p + ${a}u * SLICES, parts - 1u);
+            let value_$a = load_sums((p_$a * params.rows + row) * params.value_depth + d);
+            #end
+            #for a in 4
+            sum += value_$a * select(0.0, factors[p_$a], p + ${a}u * SLICES < parts);
+            #end
         }
-        lane_sums[lane] = sum;
-        workgroupBarrier();
-        if (lane < depth && d < params.value_depth) {
-            var result = $T();
-            for (var i = 0u; i < slices; i++) { result += lane_sums[i * depth + lane]; }
-            store_out(at + d, result / select(total, 1.0, total == 0.0));
-        }
-        workgroupBarrier();
+    }
+    lane_sums[lane] = sum;
+    workgroupBarrier();
+    if (lane < ELEMENTS && d < params.value_depth) {
+        var result = $T();
+        for (var i = 0u; i < SLICES; i++) { result += lane_sums[i * ELEMENTS + lane]; }
+        let at = out_start(row / params.tokens) + row_out * params.out_row;
+        store_out(at + d, result / select(total, 1.0, total == 0.0));
     }
 }

@@ -28,6 +28,7 @@ STREAM_BLOCK = 8  # keys that a quad takes at a time
 MAX_TURNED = 256  # elements of a head that a workgroup keeps when it has turned them
 PART_KEYS = 64  # keys of a workgroup where the context is split, or more if there were too many parts
 MOST_PARTS = 128
+JOINED = 8  # elements of a row that a workgroup joins: a cache line of vec4s
 
 
 def _has_quads(traits: Traits) -> bool:
@@ -317,9 +318,9 @@ def _split(ctx: Context, attention: Attention) -> Iterator[Dispatch]:
     if paged:
         where = {"tiles": paged.tiles, "q_rows": attention.q.dims[1], "most_keys": attention.capacity}
     constants: dict[str, Any] = {"VEC4": attention.step == 4, "PAGED": paged is not None, "MOST_PARTS": MOST_PARTS}
-    constants["SINKS"] = attention.sinks is not None
-    yield kernel("attention/join.wgsl", "attention_join", BATCHED=attention.batched, **constants).over(
-        every_row,
+    constants |= {"SINKS": attention.sinks is not None, "BATCHED": attention.batched, "ELEMENTS": JOINED}
+    yield kernel("attention/join.wgsl", "attention_join", **constants).over(
+        every_row * ceil_div(attention.value_depth, JOINED),
         sums=sums,
         stats=stats,
         sinks=attention.sinks,

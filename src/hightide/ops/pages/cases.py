@@ -135,7 +135,7 @@ CASES = [
     Case("rope_attend_pages_keys", ROPE_ATTEND, rope_attend(6, 2, 16, 16, "halves"), extra={"output": 3}),
     Case("rope_attend_pages_values", ROPE_ATTEND, rope_attend(4, 4, 24, 16, "halves", SMALL), extra={"output": 4}),
     Case("rope_attend_pages_neighbours", ROPE_ATTEND, rope_attend(5, 1, 24, 24, "interleaved", window=9, sinks=True)),
-    Case("rope_attend_pages_norm", ROPE_ATTEND, rope_attend(4, 2, 64, 64, "halves", norm=True, softcap=2.0)),
+    Case("rope_attend_pages_norm", ROPE_ATTEND, rope_attend(4, 2, 32, 32, "halves", norm=True, softcap=2.0)),
     Case("rope_attend_pages_odd", ROPE_ATTEND, rope_attend(3, 3, 14, 6, "halves", SMALL)),
     Case("rope_attend_pages_odd_steps", ROPE_ATTEND, rope_attend(3, 3, 12, 6, "halves")),
     Case("rope_attend_pages_many_heads", ROPE_ATTEND, rope_attend(20, 1, 16, 16, "interleaved")),
