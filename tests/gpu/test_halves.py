@@ -19,6 +19,8 @@ from hightide.runtime.cpu_session import CpuSession
 from hightide.runtime.gpu_session import GpuSession
 
 ROUNDING = 1e-3  # of the range: half a unit in the last of a half's 11 bits, twice where an op reads what it wrote
+# Where an op attends to keys that it has rounded itself: scores of its cases reach 20, and an exponential follows them.
+ROUNDED_KEYS = {"hightide.rope_attend.default": 6e-3, "hightide.rope_attend_pages.default": 6e-3}
 AT_TIES = {"torchao.choose_qparams_affine.default"}  # halves meet ties that float32 and float64 divide differently
 
 
@@ -62,7 +64,8 @@ def test_op_in_halves(case: Case, device: Device) -> None:
                 reach = max(float(np.abs(expected).max()), 1e-2)
                 error = float(np.abs(got - expected).max()) / reach
                 steps = len(levels) if "output" in case.extra else 1  # what an op writes in place is rounded each time
-                assert error <= max(ROUNDING * steps, case.tolerance), f"at {live}: error {error:.2e} of the range"
+                limit = max(ROUNDING * steps, case.tolerance, ROUNDED_KEYS.get(case.op, 0.0))
+                assert error <= limit, f"at {live}: error {error:.2e} of the range"
     check_blank_parameters(gpu, built.arrays({}))
 
 
