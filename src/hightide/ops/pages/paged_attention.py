@@ -12,6 +12,7 @@ the rows there are tables, all int32:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
-from hightide.ops.attention.attention import Rule, attended, check_sinks
+from hightide.ops.attention.attention import Rule, attended, check_sinks, scale_of
 from hightide.ops.attention.attention_cost import AttentionOp, Seen
 from hightide.ops.attention.cache_updates import update_caches
 from hightide.ops.attention.steps import Attention, Pages, attend
@@ -38,6 +39,27 @@ def check_pages(ctx: Context, pool: Tensor, page: int, lists: Iterable[Tensor], 
         if tiles.dims[0] and not pages.numel:
             raise InputError("there are tiles, and no page in the table of pages")
     ctx.require_indices(pages, 0, rows // page - 1, "page")
+
+
+def attentions(call: Any, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> list[Attention]:
+    """Of the singles of a call, and of its tiles."""
+    return [
+        Attention(
+            q=q,
+            k=k,
+            v=v,
+            out=out,
+            position=0,
+            added=0,
+            causal=True,
+            scale=scale_of(call.scale, q.width),
+            window=call.window,
+            softcap=call.softcap,
+            sinks=call.sinks,
+            pages=Pages(tiles, call.pages, call.page, tokens, call.longest),
+        )
+        for tiles, tokens in ((call.singles, 1), (call.tiles, TILE))
+    ]
 
 
 class PagedAttentionOp(AttentionOp):
@@ -84,23 +106,8 @@ class PagedAttentionOp(AttentionOp):
 
     def attention(self, ctx: Context, out: Tensor, **held: Any) -> Iterable[Dispatch]:
         """`held`: where q and the codings are, if not in tensors; see `Attention`."""
-        for tiles, tokens in ((self.singles, 1), (self.tiles, TILE)):
-            attention = Attention(
-                q=self.q,
-                k=self.k_pool,
-                v=self.v_pool,
-                out=out,
-                position=0,
-                added=0,
-                causal=True,
-                scale=self.scale,
-                window=self.window,
-                softcap=self.softcap,
-                sinks=self.sinks,
-                pages=Pages(tiles, self.pages, self.page, tokens, self.longest),
-                **held,
-            )
-            yield from attend(ctx, attention)
+        for attention in attentions(self, self.q, self.k_pool, self.v_pool, out):
+            yield from attend(ctx, replace(attention, **held))
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:

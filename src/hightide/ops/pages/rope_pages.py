@@ -10,14 +10,12 @@ import numpy as np
 from hightide.errors import InputError
 from hightide.graph.symbols import Env, evaluate
 from hightide.graph.values import Dims
-from hightide.ops.attention.attention import scale_of
 from hightide.ops.attention.attention_cost import Seen
 from hightide.ops.attention.cache import RopeOp
 from hightide.ops.attention.rope_attend import RopeAttendOp
-from hightide.ops.attention.steps import Attention, Pages
 from hightide.ops.contract import Context, Dispatch, Int, Tensor, expr_of, op
-from hightide.ops.pages.paged_attention import AttendPages, check_pages
-from hightide.ops.pages.work_lists import TILE, each_alone, one_sequence
+from hightide.ops.pages.paged_attention import AttendPages, attentions, check_pages
+from hightide.ops.pages.work_lists import each_alone, one_sequence
 
 
 @op("hightide.rope_pages.default", family="attention")
@@ -85,25 +83,8 @@ class RopeAttendPages(RopeAttendOp, RopePages):
         return Seen(self.k_cache, self.v_cache, self.heads, rows, seen, capacity, rows * keys, tables=tables)
 
     def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
-        attentions = [self._attention(out, *work) for work in ((self.singles, 1), (self.tiles, TILE))]
         alone = self.singles.dims[0] == self.qkv.dims[1] and not self.tiles.dims[0]
-        return self.attended(ctx, out, attentions, alone)
-
-    def _attention(self, out: Tensor, tiles: Tensor, tokens: int) -> Attention:
-        return Attention(
-            q=self.queries,
-            k=self.k_cache,
-            v=self.v_cache,
-            out=out,
-            position=0,
-            added=0,
-            causal=True,
-            scale=scale_of(self.scale, self.depth),
-            window=self.window,
-            softcap=self.softcap,
-            sinks=self.sinks,
-            pages=Pages(tiles, self.pages, self.page, tokens, self.longest),
-        )
+        return self.attended(ctx, out, attentions(self, self.queries, self.k_cache, self.v_cache, out), alone)
 
     @classmethod
     def evaluate(cls, arguments: Mapping[str, Any]) -> np.ndarray:
