@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hightide.gpu.device import Device, find_adapter, open_device
+from hightide.gpu.device import Device, find_adapter, open_device, whole
 from hightide.gpu.limits import measure_limits
 from hightide.gpu.pipelines import Pipelines
 from hightide.graph.blob import Blob
@@ -155,8 +155,8 @@ def reader(bench: Bench, device: Device) -> Callable[[], None]:
     out = device.buffer(bench.n * 4 + 256)
     groups = []
     for other in session.level(bench.step(1)[0])[1].steps:
-        buffers = [*(session.memory.buffer(t.value.id) for t in other.dispatch.reads), out]
-        groups.append(pipelines.bind(pipeline, params, None, buffers).handle)
+        regions = [*(session.memory.region(t.value.id) for t in other.dispatch.reads), whole(out)]
+        groups.append(pipelines.bind(pipeline, params, None, regions).handle)
 
     def run() -> None:
         encoder = gpu.create_command_encoder()

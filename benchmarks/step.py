@@ -4,6 +4,9 @@ The same list of dispatches goes through hightide's recorder and through wgpu-py
 one process. Only host time counts: the GPU's own work is waited for in between. A thread of hightide's
 encodes a step that repeats while the GPU works on the one before, so its time is in two parts. Figures
 are medians (the thread's a mean); trust the ratio, the machine may be busy.
+
+Last comes an answer of a model with SmolLM2's layers, narrow, so that a software adapter leaves the CPU's
+caches to the host, as a GPU does: CPU time of the thread that asks for tokens, from the text of one to the next.
 """
 
 from __future__ import annotations
@@ -17,13 +20,16 @@ from typing import Any
 import numpy as np
 import wgpu
 from llama_graph import llama_graph
+from peerbench.random_llama import RandomLlama, random_llama
 
 from hightide.gpu.device import find_adapter, open_device
 from hightide.gpu.encoding import seconds_ahead
 from hightide.graph.symbols import evaluate
+from hightide.llm.llm import LLM
 from hightide.runtime.gpu_session import GpuSession, Ticket
 
 LAYERS, ROUNDS = 16, 200
+NARROW = RandomLlama(dim=64, layers=30, heads=2, kv_heads=1, ffn=128, vocab=512, context=512)
 
 
 def main() -> None:
@@ -38,13 +44,13 @@ def main() -> None:
     dispatches = len(sample.recording.commands)
 
     recorder, recording = session.recorder, sample.recording
-    buffer = session.memory.input_buffer(session.graph.inputs[0])
+    place = session.memory.region(session.graph.inputs[0])
     ours, theirs, whole = [], [], []
     ahead = 0.0
     for _ in range(ROUNDS):
         before = seconds_ahead()
         start = time.perf_counter()
-        recorder.write(buffer, 0, tokens)
+        recorder.write(place.buffer, place.offset, tokens)
         submission = recorder.submit(recording, lambda groups: evaluate(groups, sample.env))
         submitted = time.perf_counter()
         device.wait()
@@ -89,6 +95,23 @@ def main() -> None:
     print(f"a whole call:    {call:6.2f} us a dispatch while the GPU waits, checks included")
     print(f"a known level:   {known * 1e6:6.2f} us")
     print(f"a new level:     {statistics.median(fresh) * 1e3:6.2f} ms")
+    mine, other = answer()
+    print(f"an answer:       {mine * 1e3:6.2f} ms a token, {other * 1e3:.2f} of the thread that encodes")
+
+
+def answer() -> tuple[float, float]:
+    """Seconds of the asking and of the encoding thread for a token of a narrow model."""
+    samples = []
+    with LLM(random_llama(NARROW)) as llm:
+        tokens = iter(llm.stream([1, 5, 9], max_tokens=ROUNDS, speculate=False))
+        next(tokens)
+        ahead = seconds_ahead()
+        while True:
+            start = time.thread_time()
+            if next(tokens, None) is None:
+                break
+            samples.append(time.thread_time() - start)
+    return statistics.median(samples), (seconds_ahead() - ahead) / len(samples)
 
 
 def refuse(_: object) -> Any:
@@ -97,7 +120,8 @@ def refuse(_: object) -> Any:
 
 def class_step(session: GpuSession, ticket: Ticket, tokens: np.ndarray) -> None:
     device = session.device.wgpu
-    device.queue.write_buffer(session.memory.input_buffer(session.graph.inputs[0]), 0, tokens)
+    place = session.memory.region(session.graph.inputs[0])
+    device.queue.write_buffer(place.buffer, place.offset, tokens)
     encoder = device.create_command_encoder()
     compute = encoder.begin_compute_pass()
     for command, (*_, x, y) in zip(ticket.recording.commands, ticket.recording.native, strict=True):
@@ -110,7 +134,7 @@ def class_step(session: GpuSession, ticket: Ticket, tokens: np.ndarray) -> None:
 
 def class_read(session: GpuSession, ticket: Ticket) -> None:
     for copy in ticket.recording.copies:
-        session.device.wgpu.queue.read_buffer(copy.source, 0, copy.nbytes)
+        session.device.wgpu.queue.read_buffer(copy.source.buffer, copy.source.offset, copy.nbytes)
 
 
 def median(work: Callable[[], object], rounds: int) -> float:

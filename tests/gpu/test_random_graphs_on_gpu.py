@@ -37,7 +37,7 @@ def test_a_fused_random_graph_gives_its_numbers(seed: int, device: Device) -> No
 @pytest.mark.parametrize("seed", SEEDS)
 def test_inputs_come_again_in_any_order(seed: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a session remembers of its buffers is true, whatever was written to them in between."""
-    monkeypatch.setattr("hightide.runtime.gpu_session.SMALL_INPUT", 256)
+    monkeypatch.setattr("hightide.runtime.step_block.SMALL_INPUT", 256)
     made = RandomGraph(seed)
     calls = made.calls()
     order = np.random.default_rng(seed).integers(len(calls), size=30)

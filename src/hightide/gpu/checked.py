@@ -42,5 +42,5 @@ def run_watched(device: Device, recording: Recording, watch: Watch, readback: An
         encoder = device.wgpu.create_command_encoder()
         for c in recording.copies:
             target = readback if c.target is None else c.target
-            encoder.copy_buffer_to_buffer(c.source, 0, target, c.offset, c.nbytes)
+            encoder.copy_buffer_to_buffer(c.source.buffer, c.source.offset, target, c.offset, c.nbytes)
         device.wgpu.queue.submit([encoder.finish()])

@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from hightide.errors import HightideError
-from hightide.gpu.device import Adapter, Device
+from hightide.gpu.device import Adapter, Device, Region, whole
 from hightide.gpu.native import raising
 from hightide.gpu.pipelines import Pipelines
 from hightide.wgsl.shader import PARAMS_SIZE, SYMINT_SLOTS, Shader
@@ -103,12 +102,12 @@ class _Blank:
     def __init__(self, device: Device) -> None:
         self.device, self.pipelines = device, Pipelines(device)
         self.params = device.buffer(PARAMS_SIZE, "UNIFORM")
-        self.symints = device.buffer(4 * SYMINT_SLOTS, "UNIFORM")
-        self.tensors: list[Any] = []
+        self.symints = whole(device.buffer(4 * SYMINT_SLOTS, "UNIFORM"))
+        self.tensors: list[Region] = []
 
     def run(self, shader: Shader) -> None:
         bound = len(shader.interface.read_names) + len(shader.interface.write_names)
-        self.tensors += [self.device.buffer(TENSOR_BYTES) for _ in range(bound - len(self.tensors))]
+        self.tensors += [whole(self.device.buffer(TENSOR_BYTES)) for _ in range(bound - len(self.tensors))]
         pipeline = self.pipelines.get(shader)
         group = self.pipelines.bind(pipeline, self.params, self.symints, self.tensors[:bound])
         with raising():

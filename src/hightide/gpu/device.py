@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import wgpu
 
@@ -100,6 +100,18 @@ def find_adapter(selector: str | int | None) -> Adapter:
 def buffer_size(size: int) -> int:
     """Bytes of the buffer that something of this size lies in: whole vec4s, and at least one."""
     return max(16, -(-size // 16) * 16)
+
+
+class Region(NamedTuple):
+    """A part of a buffer, in bytes."""
+
+    buffer: Any
+    offset: int
+    size: int
+
+
+def whole(buffer: Any) -> Region:
+    return Region(buffer, 0, buffer.size)
 
 
 class Device:

@@ -68,7 +68,8 @@ class StepEncoder:
         """The copies of a step, and the end of its commands."""
         for c in recording.copies:
             target = readback if c.target is None else c.target
-            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle(c.source), 0, handle(target), c.offset, c.nbytes)
+            source, start, _ = c.source
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle(source), start, handle(target), c.offset, c.nbytes)
         commands = lib.wgpuCommandEncoderFinish(encoder, self._finish_descriptor)
         lib.wgpuCommandEncoderRelease(encoder)
         return commands

@@ -17,7 +17,7 @@ import numpy as np
 import wgpu
 
 from hightide.gpu import measurements
-from hightide.gpu.device import Device
+from hightide.gpu.device import Device, whole
 from hightide.gpu.native import handle, raising
 from hightide.gpu.params import Params
 from hightide.gpu.pipelines import BindGroup, Pipeline, pipelines
@@ -220,7 +220,7 @@ class _Bench:
         made = pipelines(self.device)
         name = f"limits {variant.work}"
         pipeline = made.get(shader("hightide.gpu", "limits.wgsl", name, variant.constants(), frozenset()))
-        return pipeline, made.bind(pipeline, self._params.buffer, None, [self.source, self.target])
+        return pipeline, made.bind(pipeline, self._params.buffer, None, [whole(self.source), whole(self.target)])
 
     def _encoded(
         self, variant: _Variant, times: int, pipeline: Pipeline, group: BindGroup, queries: Queries | None = None

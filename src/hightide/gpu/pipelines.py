@@ -21,7 +21,7 @@ from weakref import WeakSet, WeakValueDictionary
 import wgpu
 
 from hightide.errors import DeviceError
-from hightide.gpu.device import Device
+from hightide.gpu.device import Device, Region
 from hightide.gpu.native import handle, pointer, raising
 from hightide.wgsl.shader import FIRST_BINDING, PARAMS_SIZE, Shader
 
@@ -97,14 +97,11 @@ class Pipelines:
 
         return compile_it
 
-    def bind(self, pipeline: Pipeline, params: Any, symints: Any, tensors: Sequence[Any]) -> BindGroup:
-        """These buffers for a pipeline; `symints` only where its shader reads SymInts."""
+    def bind(self, pipeline: Pipeline, params: Any, symints: Region | None, tensors: Sequence[Region]) -> BindGroup:
+        """A buffer of parameters and these tensors for a pipeline; `symints` only where its shader reads SymInts."""
         live = {1: symints} if pipeline.shader.live else {}
-        buffers = {0: params, **live, **dict(enumerate(tensors, FIRST_BINDING))}
-        entries = [
-            {"binding": n, "resource": {"buffer": b, "offset": 0, "size": b.size if n else PARAMS_SIZE}}
-            for n, b in buffers.items()
-        ]
+        regions = {0: Region(params, 0, PARAMS_SIZE), **live, **dict(enumerate(tensors, FIRST_BINDING))}
+        entries = [{"binding": n, "resource": region._asdict()} for n, region in regions.items() if region is not None]
         self.device.created += 1
         with raising():
             group = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hightide.gpu.device import Region
 from hightide.gpu.native import offset
 from hightide.gpu.pipelines import BindGroup, Pipeline
 from hightide.wgsl.grid import fold
@@ -28,9 +29,9 @@ class Command:
 
 
 class BufferCopy(NamedTuple):
-    """`nbytes` of a buffer to a place in the readback buffer, or in `target`."""
+    """The first `nbytes` of a region to an offset of the readback buffer, or of `target`."""
 
-    source: Any
+    source: Region
     nbytes: int
     offset: int
     target: Any = None

@@ -18,7 +18,7 @@ import numpy as np
 from hightide.errors import DeviceError, DeviceLostError, HightideError, TooLargeError
 from hightide.fuse.half_storage import held
 from hightide.fuse.large_constants import split_large
-from hightide.gpu.device import Device, open_device
+from hightide.gpu.device import Device, Region, open_device
 from hightide.gpu.params import ParamsFull
 from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import Recording, Submission, Watch
@@ -26,25 +26,22 @@ from hightide.gpu.timestamps import TimedRecorder, Timing
 from hightide.graph.graph import Graph, OpCall
 from hightide.graph.symbols import Element, Env, evaluate
 from hightide.graph.values import Dims, TensorValue
-from hightide.ops.binding import mutated_ids
 from hightide.ops.kernel import Scratch
 from hightide.ops.storage import gpu_bytes
-from hightide.planning.levels import InputElements, Levels, check_count, check_int32, check_run, graph_inputs
+from hightide.planning.levels import InputElements, Levels, check_run, graph_inputs
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.debug_checks import Checker, OddFinder, debugging
 from hightide.runtime.device_routes import choices_for
 from hightide.runtime.ready_plans import ReadyPlan, ReadyPlans, input_items, readback_bytes
 from hightide.runtime.room import NoRoomError, gpu_needs, ran_out
 from hightide.runtime.session import NONE_FED, BaseSession, Fed, Feed, RowCopies, Session, Want
+from hightide.runtime.session_inputs import SessionInputs
 from hightide.runtime.session_memory import Constants, SessionMemory
 from hightide.runtime.session_plan import BuildLevels, SessionPlan, plan_session
-from hightide.runtime.symint_buffer import SymIntBuffer
-from hightide.runtime.words import from_words, held_dtype, whole_words
+from hightide.runtime.step_block import SYMINTS
+from hightide.runtime.words import from_words
 
 Opened = TypeVar("Opened", bound="GpuSession")
-
-
-SMALL_INPUT = 1 << 16  # bytes: what is compared with what was written last
 
 
 @dataclass(frozen=True)
@@ -106,6 +103,7 @@ class GpuSession(BaseSession):
         self.device, self.name = device, device.adapter.name
         self.specs = graph_inputs(self.graph, dynamic, names)
         self.planner = Planner(self.graph, scratch_limit=device.max_binding, choices=choices_for(device, choices))
+        self._inputs = SessionInputs(self.graph, self.specs)
         self._build_levels = levels
         self._constants = Constants()
         self.begin(progress)
@@ -117,10 +115,6 @@ class GpuSession(BaseSession):
         self._guard = _Guard(self)
         self._launched: list[Ticket] = []
         self._last_elements: dict[Element, int] = {}
-        self._written: dict[int, bytes] = {}  # what input buffers hold, by the input's number, as far as it is known
-        mutated = {self.planner.aliases.root[id] for call in self.graph.calls for id in mutated_ids(call)}
-        self._stays = [id not in mutated for id in self.graph.inputs]  # a run leaves the input as it was
-        self._held_dtypes = [_held(self.graph.values[id]) for id in self.graph.inputs]
         self._start(progress)
 
     def sibling(self: Opened) -> Opened:
@@ -158,9 +152,8 @@ class GpuSession(BaseSession):
 
     def _build(self, planned: SessionPlan, progress: Callable[[int, int], None] | None) -> None:
         self.memory = SessionMemory(self.device, self.graph, self.planner.aliases, planned.memory, self._constants)
-        self._symints = SymIntBuffer(self.device, self.planner.slots)
         self.scratch = planned.scratch
-        self._plans = ReadyPlans(self.device, self.memory, self._symints, self.scratch)
+        self._plans = ReadyPlans(self.device, self.memory, self.planner.slots, self.scratch)
         self.recorder = Recorder(self.device, readback_bytes(self.memory), self._plans.params)
         self._plans.start(planned.plans)  # pipelines are compiled in threads meanwhile
         self.memory.upload_constants(progress)
@@ -197,7 +190,7 @@ class GpuSession(BaseSession):
     ) -> Ticket:
         inputs, ready, env = self._ready(given)
         check_run(ready.plan, inputs, self.specs, env)
-        narrowed = [self._narrowed(n, value, array) for n, (value, array) in enumerate(zip(given, inputs, strict=True))]
+        narrowed = self._inputs.narrowed(given, inputs)
         symints = ready.symints_at(env)
         wanted = tuple(range(len(self.graph.outputs))) if want is None else tuple(want)
         recording = self._plans.recording(ready, wanted, feed)
@@ -207,11 +200,12 @@ class GpuSession(BaseSession):
             fed = [id for id, value in zip(self.graph.inputs, given, strict=True) if isinstance(value, Fed)]
             watch = Checker(self.planner, self.memory, ready.plan, env, fed)
         if watch is not None:
-            self._written.clear()  # who looks on may write
+            self.memory.step.forget_all()  # who looks on may write
         self.recorder.expect(recording if watch is None else None)
         self._plans.params.restore()
-        self.counters.symint_bytes += self._symints.write(self.recorder, symints)
-        self._write_inputs(narrowed, feed)
+        of_inputs, of_symints = self._inputs.write(self.memory, self.recorder, narrowed, symints, feed)
+        self.counters.input_bytes += of_inputs
+        self.counters.symint_bytes += of_symints
         if watch is None:
             foreseen = self._foreseen(env)
             submission = self.recorder.submit(recording, lambda groups: evaluate(groups, foreseen))
@@ -246,7 +240,7 @@ class GpuSession(BaseSession):
             dims = self.level(given)[1].dims.get(id, value.dims)
             to.check_rows(position, row, dims)
             ticket = self.launch(given, want=())
-            to.copy_in(position, row, self.memory.buffer(id), dims)
+            to.copy_in(position, row, self.memory.region(id), dims)
             self.collect(ticket)
 
     def takes(self, position: int, source: GpuSession, value: TensorValue) -> bool:
@@ -254,15 +248,17 @@ class GpuSession(BaseSession):
         held = self.memory.tensor(self.graph.inputs[position])
         return self.device is source.device and held.dtype == value.dtype == "float32"
 
-    def copy_in(self, position: int, row: int, source: Any, dims: Dims) -> None:
-        """Copy a buffer on this device to rows of an input."""
+    def copy_in(self, position: int, row: int, source: Region, dims: Dims) -> None:
+        """Copy what lies on this device to rows of an input."""
         self.check_open()
         with self.lock, self._guard:
             size = self.specs[position].dims[1] * 4
             count = self.check_rows(position, row, dims)
-            target = self.memory.buffer(self.graph.inputs[position])
-            self._written.pop(position, None)
-            self.device.copy_parts([(source, 0, target, row * size, count * size)])
+            id = self.graph.inputs[position]
+            target = self.memory.region(id)
+            self.memory.step.forget(id)
+            at = target.offset + row * size
+            self.device.copy_parts([(source.buffer, source.offset, target.buffer, at, count * size)])
 
     def fill_rows(self, position: int, row: int, rows: np.ndarray) -> None:
         """Write rows of an input that runs are given `Fed` for."""
@@ -270,7 +266,6 @@ class GpuSession(BaseSession):
         with self.lock, self._guard:
             self.check_rows(position, row, rows.shape)
             id = self.graph.inputs[position]
-            self._written.pop(position, None)
             self.memory.write(id, rows, row * gpu_bytes(self.memory.tensor(id).dtype, self.specs[position].dims[1:]))
 
     def _collect(self, ticket: Ticket) -> list[np.ndarray]:
@@ -383,7 +378,6 @@ class GpuSession(BaseSession):
         """Fill all that a run must write before it reads with NaN: a stale read then shows in the outputs."""
         self.check_open()
         with self.lock, self._guard:
-            self._written.clear()
             self.memory.poison()
 
     # ---- memory
@@ -401,7 +395,7 @@ class GpuSession(BaseSession):
         self.check_open()
         return {
             **self.memory.bytes_by_kind(),
-            "parameters": self._plans.params.buffer.size + self._symints.buffer.size,
+            "parameters": self._plans.params.buffer.size + self.memory.step.regions[SYMINTS].size,
             "readback": sum(buffer.size for buffer in self.recorder.readbacks),
         }
 
@@ -419,11 +413,9 @@ class GpuSession(BaseSession):
     def _free(self) -> None:
         """Let go of all GPU memory; of a lost device too, which may not do it by itself."""
         self._launched.clear()
-        self._written.clear()
         self.levels.clear()
         self.recorder.close()
         self._plans.close()
-        self._symints.buffer.destroy()
         self.memory.close()
 
     def recover(self) -> None:
@@ -454,11 +446,7 @@ class GpuSession(BaseSession):
     # ---- one step
 
     def _ready(self, given: Sequence[Any]) -> tuple[list[np.ndarray], ReadyPlan, Env]:
-        check_count(self.specs, given)
-        inputs = [
-            np.broadcast_to(np.zeros((), spec.dtype), value.dims) if isinstance(value, Fed) else spec.array(value)
-            for spec, value in zip(self.specs, given, strict=True)
-        ]
+        inputs = self._inputs.arrays(given)
         env = InputElements(inputs, self.specs)
         with self.recorder.span("plan"):
             ready = self._find_level(tuple(array.shape for array in inputs), env)
@@ -479,32 +467,6 @@ class GpuSession(BaseSession):
         self.counters.param_bytes += self._plans.params.write()
         return ready
 
-    def _narrowed(self, position: int, given: Any, array: np.ndarray) -> np.ndarray | None:
-        """An input as the GPU holds it: int64 checked and narrowed, in whole words; None if nothing is written."""
-        if isinstance(given, Fed):
-            if given.first is None:
-                return None
-            array = given.first
-        if array.dtype == np.int64 and array.size:
-            check_int32(self.specs[position].name, int(array.min()), int(array.max()))
-        return whole_words(array.astype(self._held_dtypes[position], copy=False))
-
-    def _write_inputs(self, narrowed: Sequence[np.ndarray | None], feed: Feed) -> None:
-        """Small ones only if they are not what was written last."""
-        for position, (id, array) in enumerate(zip(self.graph.inputs, narrowed, strict=True)):
-            buffer = self.memory.input_buffer(id)
-            if array is None or not array.size or buffer is None:
-                continue
-            data = array.tobytes() if self._stays[position] and array.nbytes <= SMALL_INPUT else b""
-            known = self._written.pop(position, b"")
-            if not data or known != data:
-                self.recorder.write(buffer, 0, array)
-                self.counters.input_bytes += array.nbytes
-            if data:
-                self._written[position] = data
-        for position in feed.values():
-            self._written.pop(position, None)
-
     def _foreseen(self, env: Env) -> Env:
         """The input elements of the next step, if they go on as they did: a position grows by one."""
         foreseen = {element: 2 * value - self._last_elements.get(element, value) for element, value in env.items()}
@@ -519,11 +481,6 @@ class GpuSession(BaseSession):
         if 0 in dims:
             return np.zeros(dims, value.host_dtype)
         return from_words(next(data), value.dtype, dims).astype(value.host_dtype)  # a copy: the caller may write to it
-
-
-def _held(value: object) -> str:
-    """What an element of an input is on the GPU."""
-    return held_dtype(value.dtype if isinstance(value, TensorValue) else "int64")
 
 
 class _Guard:

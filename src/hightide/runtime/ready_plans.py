@@ -15,7 +15,7 @@ from hightide.gpu.params import Params, ParamsFull
 from hightide.gpu.pipelines import BindGroup, Pipeline, compiling, pipelines
 from hightide.gpu.recorder import Recorder
 from hightide.gpu.recording import BufferCopy, Command, Recording
-from hightide.graph.symbols import Env, Sym
+from hightide.graph.symbols import Env, Sym, SymExpr
 from hightide.graph.values import TensorValue
 from hightide.ops.kernel import Dispatch, Scratch, Tensor
 from hightide.ops.storage import GPU_TYPE, gpu_bytes
@@ -23,7 +23,7 @@ from hightide.planning.levels import live_symint
 from hightide.planning.planner import Plan, Step
 from hightide.runtime.session import Feed
 from hightide.runtime.session_memory import SessionMemory
-from hightide.runtime.symint_buffer import SymIntBuffer
+from hightide.runtime.step_block import SYMINTS
 from hightide.wgsl.shader import Shader
 
 PARAMS_BLOCKS = 4096  # distinct parameter blocks held at once: 1 MiB
@@ -53,9 +53,10 @@ class ReadyPlans:
     """Makes plans of one session ready, on its memory."""
 
     def __init__(
-        self, device: Device, memory: SessionMemory, symints: SymIntBuffer, scratch: Mapping[Scratch, int]
+        self, device: Device, memory: SessionMemory, slots: Mapping[int, int], scratch: Mapping[Scratch, int]
     ) -> None:
-        self.device, self.memory, self.symints, self.scratch = device, memory, symints, scratch
+        """`slots`: of each SymInt, by value id."""
+        self.device, self.memory, self.slots, self.scratch = device, memory, slots, scratch
         self.params = Params(device, PARAMS_BLOCKS)
         self._pipelines = pipelines(device)
         self._bound: dict[tuple[Any, ...], tuple[Pipeline, BindGroup]] = {}  # by kernel and tensors: its bind group
@@ -73,8 +74,8 @@ class ReadyPlans:
                 )
         recording = Recording([self._command(step) for step in plan.steps], [])
         known = {id: expr for id, expr in plan.symints.items() if not isinstance(expr, Sym)}
-        live = [(self.symints.slots[id], expr) for id, expr in plan.symints.items() if isinstance(expr, Sym)]
-        return ReadyPlan(plan, recording, self.symints.values(known, {}), live)
+        live = [(self.slots[id], expr) for id, expr in plan.symints.items() if isinstance(expr, Sym)]
+        return ReadyPlan(plan, recording, symint_words(self.slots, known, {}), live)
 
     def prepare_anew(self, plan: Plan) -> ReadyPlan:
         """The same over the parameters of all other plans, which must not run any more."""
@@ -130,8 +131,9 @@ class ReadyPlans:
         found = self._bound.get(key)
         if found is None:
             pipeline = self._pipelines.get(shader_of(dispatch))
-            buffers = [self.memory.buffer(key) for key in what]
-            found = pipeline, self._pipelines.bind(pipeline, self.params.buffer, self.symints.buffer, buffers)
+            regions = [self.memory.region(key) for key in what]
+            symints = self.memory.step.regions[SYMINTS]
+            found = pipeline, self._pipelines.bind(pipeline, self.params.buffer, symints, regions)
             self._bound[key] = found
         offset = self.params.place(dispatch.kernel.interface, dispatch.params)
         return Command(*found, offset, dispatch.groups, step.call)
@@ -144,7 +146,7 @@ class ReadyPlans:
                 continue
             nbytes = gpu_bytes(value.dtype, plan.dims.get(value.id, value.dims))
             if nbytes:
-                yield BufferCopy(self.memory.buffer(value.id), nbytes, offset)
+                yield BufferCopy(self.memory.region(value.id), nbytes, offset)
                 offset += -(-nbytes // 16) * 16
 
     def _feeds(self, plan: Plan, feed: Feed) -> Iterable[BufferCopy]:
@@ -154,16 +156,24 @@ class ReadyPlans:
             assert isinstance(value, TensorValue)
             if GPU_TYPE[value.dtype] == "u8" or value.dtype == "float16":
                 raise HightideError(f"output {output} is {value.dtype}: only whole words are fed on")
-            place = self.memory.buffer(self.memory.graph.inputs[target])
+            place = self.memory.region(self.memory.graph.inputs[target])
             nbytes = gpu_bytes(value.dtype, plan.dims[value.id])
             if nbytes > place.size:
                 raise HightideError(f"output {output} does not fit the input that it is fed to")
             if nbytes:
-                yield BufferCopy(self.memory.buffer(value.id), nbytes, 0, target=place)
+                yield BufferCopy(self.memory.region(value.id), nbytes, place.offset, place.buffer)
 
     def _output(self, n: int) -> object:
         graph = self.memory.graph
         return graph.values[graph.outputs[n]]
+
+
+def symint_words(slots: Mapping[int, int], symints: Mapping[int, SymExpr], env: Env) -> np.ndarray:
+    """SymInts by slot, from the formulas of a plan."""
+    words = np.zeros(len(slots), np.int32)
+    for id, expr in symints.items():
+        words[slots[id]] = live_symint(expr, env)
+    return words
 
 
 def shader_of(dispatch: Dispatch) -> Shader:

@@ -1,4 +1,7 @@
-"""The GPU memory of a session's tensors: one buffer each for constants, state and inputs, shared ones for the rest."""
+"""The GPU memory of a session's tensors.
+
+Constants, state and large inputs have a buffer each, small inputs have one together, the rest share buffers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hightide.errors import DeviceError, InputError, TooLargeError, UnsupportedError
-from hightide.gpu.device import Device
+from hightide.gpu.device import Device, Region, whole
 from hightide.graph.aliases import Aliases
 from hightide.graph.graph import Graph
 from hightide.graph.values import Dims, TensorValue
@@ -21,6 +24,7 @@ from hightide.ops.storage import gpu_bytes
 from hightide.planning.memory import MemoryPlan
 from hightide.runtime.room import Needs, NoRoomError, check_host, gpu_needs, ran_out
 from hightide.runtime.session import RowCopies, check_rows_in, state_rows
+from hightide.runtime.step_block import StepBlock, small_inputs
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
 
@@ -78,6 +82,7 @@ class SessionMemory:
         self._staging: Any = None  # for copies within a buffer
         self._constants = constants or Constants()
         self._held: ConstantBuffers | None = None
+        self._step: StepBlock | None = None
         self._has_weights = not self._constants.uploaded(device)  # else they are another session's
         self._allocate(gpu_needs(graph, aliases, plan))
 
@@ -105,11 +110,15 @@ class SessionMemory:
                 raise ran_out(name, needs, error, largest=most) from error
 
     def _make_buffers(self) -> None:
+        small = small_inputs(self.graph, self.aliases, self.plan.own)
         try:
+            self._step = StepBlock(self.device, small)
             for n, size in enumerate(self.plan.shared_sizes):
                 self._shared.append(self.device.buffer(size, label=f"shared {n}"))
             self._held = self._constants.hold(self.device)
             for id, size in self.plan.own.items():
+                if id in small:
+                    continue
                 held = self._held.buffers if self._is_weight(id) else self._own
                 if id not in held:
                     held[id] = self.device.buffer(size, label=f"tensor {id}")
@@ -121,12 +130,20 @@ class SessionMemory:
     def _is_weight(self, id: int) -> bool:
         return id not in self.aliases.state and id not in self.graph.inputs
 
-    def buffer(self, what: int | Scratch) -> Any:
-        """The buffer of a tensor, or of scratch."""
+    @property
+    def step(self) -> StepBlock:
+        """What runs are given: small inputs, and the SymInts."""
+        assert self._step is not None
+        return self._step
+
+    def region(self, what: int | Scratch) -> Region:
+        """Where a tensor lies, or scratch."""
         if isinstance(what, Scratch):
-            return self._shared[self.plan.shared[what]]
+            return whole(self._shared[self.plan.shared[what]])
         root = self.aliases.root[what]
-        return self._own[root] if root in self._own else self._shared[self.plan.shared[root]]
+        if root in self.step.regions:
+            return self.step.regions[root]
+        return whole(self._own[root] if root in self._own else self._shared[self.plan.shared[root]])
 
     def add_scratch(self, sizes: Mapping[Scratch, int]) -> None:
         """More scratch than was planned, in buffers that the calls share."""
@@ -139,22 +156,24 @@ class SessionMemory:
         self.plan = replace(self.plan, shared=shared, shared_sizes=tuple(shared_sizes))
 
     def input_buffer(self, id: int) -> Any:
-        """The buffer that an input is written to; None for an input that no op reads, and for a SymInt."""
+        """The buffer of an input that has its own; None for a small one, one that no op reads, and a SymInt."""
         return self._own.get(id)
 
     def buffers(self) -> list[Any]:
         """All of them."""
-        return [*self._shared, *self._own.values()]
+        return [*self._shared, *self._own.values(), *([self._step.buffer] if self._step else [])]
 
     def read(self, id: int, dims: Dims | None = None) -> np.ndarray:
         """A tensor as it is on the GPU now, at its live dims; without `dims`, at its max dims."""
         value = self.tensor(id)
-        data = self.device.read(self.buffer(id))
+        data = self.device.read_parts([self.region(id)])[0]
         return from_words(data, value.dtype, value.dims if dims is None else dims).copy()
 
     def write(self, id: int, array: np.ndarray, at: int = 0) -> None:
-        """Overwrite a tensor, from byte `at` of its buffer on."""
-        self.device.write(self.buffer(id), at, to_words(array, self.tensor(id).dtype))
+        """Overwrite a tensor, from its byte `at` on."""
+        region = self.region(id)
+        self.step.forget(self.aliases.root[id])
+        self.device.write(region.buffer, region.offset + at, to_words(array, self.tensor(id).dtype))
 
     def weights(self) -> ConstantBuffers | None:
         """The constants, as this session and its siblings hold them."""
@@ -185,6 +204,7 @@ class SessionMemory:
         """Fill everything that a run must write before it reads with NaN, but not the inputs in `keep`."""
         inputs = [self._own[id] for id in self.graph.inputs if id in self._own and id not in keep]
         self._fill([*self._shared, *inputs], POISON)
+        self.step.fill(POISON, keep)
 
     def poison_shared(self, what: Iterable[int | Scratch], word: int) -> None:
         """Fill the shared buffers of these with a word; what has a buffer of its own is left alone."""
@@ -292,10 +312,12 @@ class SessionMemory:
     def close(self) -> None:
         """Free all buffers; the constants, if no other session has them."""
         mine = [buffer for id, buffer in self._own.items() if not self._is_weight(id)]
-        _destroy([*self._shared, *mine, *self._snapshot.values(), *([self._staging] if self._staging else [])])
+        others = [self._staging] * bool(self._staging) + ([self._step.buffer] if self._step else [])
+        _destroy([*self._shared, *mine, *self._snapshot.values(), *others])
         if self._held is not None:
             self._constants.release(self._held)
-        self._shared, self._own, self._snapshot, self._staging, self._held = [], {}, {}, None, None
+        self._shared, self._own, self._snapshot = [], {}, {}
+        self._staging = self._step = self._held = None
 
     def tensor(self, id: int) -> TensorValue:
         value = self.graph.values[id]

@@ -17,18 +17,15 @@ from hightide.errors import UnsupportedError
 from hightide.gpu.device import buffer_size
 from hightide.graph.symbols import Element, Sym, SymExpr
 from hightide.graph.values import Dims, TensorValue
-from hightide.ops.binding import mutated_ids
 from hightide.ops.kernel import Scratch, Tensor
 from hightide.planning.levels import InputSpec
 from hightide.planning.memory import MemoryPlan
 from hightide.planning.planner import Plan, Planner
 from hightide.runtime.ready_plans import shader_of
 from hightide.runtime.session_plan import plan_session
+from hightide.runtime.step_block import SYMINTS, block_places, small_inputs
 from hightide.runtime.words import held_dtype
-from hightide.wgsl.shader import SYMINT_SLOTS, Interface, ParamValues, Shader
-
-SMALL_INPUT = 1 << 16  # bytes: inputs up to this size lie in one buffer, so that one write brings all of them
-ALIGNED = 256  # bytes: where a binding may begin within a buffer
+from hightide.wgsl.shader import Interface, ParamValues, Shader
 
 Data = dict[str, Any]  # of JSON
 
@@ -182,11 +179,9 @@ class _Buffers:
         self.constants: list[tuple[int, TensorValue]] = []
         self.inputs: dict[int, list[int]] = {}  # [buffer, offset, bytes], by value id
         self._own: dict[int, int] = {}
-        apart = {*apart, *(self.root[id] for call in self.graph.calls for id in mutated_ids(call))}
-        together = []
+        small = small_inputs(self.graph, planner.aliases, memory.own, apart)
         for id, size in memory.own.items():
-            if id in self.graph.inputs and id not in apart and size <= SMALL_INPUT:
-                together.append((id, buffer_size(size)))
+            if id in small:
                 continue
             self._own[id] = len(self.sizes)
             self.sizes.append(buffer_size(size))
@@ -196,13 +191,12 @@ class _Buffers:
                 self.inputs[id] = [self._own[id], 0, buffer_size(size)]
             else:
                 self.constants.append((self._own[id], value))
-        at = 0
-        for id, size in together:
+        places = block_places(small)
+        for id in small:
             self._own[id] = len(self.sizes)
-            self.inputs[id] = [len(self.sizes), at, size]
-            at += -(-size // ALIGNED) * ALIGNED
-        self.symints = [len(self.sizes), at, SYMINT_SLOTS * 4]
-        self.sizes.append(at + SYMINT_SLOTS * 4)
+            self.inputs[id] = [len(self.sizes), *places[id]]
+        self.symints = [len(self.sizes), *places[SYMINTS]]
+        self.sizes.append(sum(places[SYMINTS]))
 
     def number(self, what: int | Scratch) -> int:
         if isinstance(what, Scratch):

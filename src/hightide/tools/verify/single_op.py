@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from hightide.gpu.checked import run_checked
+from hightide.gpu.device import whole
 from hightide.gpu.params import Params
 from hightide.gpu.pipelines import pipelines
 from hightide.gpu.recording import Command
@@ -24,11 +25,11 @@ from hightide.ops.kernel import Dispatch, Scratch, Tensor
 from hightide.ops.storage import gpu_bytes
 from hightide.planning.planner import Plan
 from hightide.runtime.gpu_session import GpuSession
-from hightide.runtime.ready_plans import shader_of
-from hightide.runtime.symint_buffer import SymIntBuffer
+from hightide.runtime.ready_plans import shader_of, symint_words
 from hightide.runtime.upload import upload
 from hightide.runtime.words import POISON, from_words, to_words
 from hightide.wgsl.grid import fold
+from hightide.wgsl.shader import SYMINT_SLOTS
 
 GUARD = 4096  # bytes behind a tensor: an index past its max dims lands here
 PARAMS_BLOCKS = 1024  # the most dispatches of one call
@@ -55,7 +56,7 @@ class SingleOpRunner:
         self.session, self.device = session, session.device
         self._pipelines = pipelines(session.device)
         self._params = Params(session.device, PARAMS_BLOCKS)
-        self._symints = SymIntBuffer(session.device, session.planner.slots)
+        self._symints = whole(session.device.buffer(4 * SYMINT_SLOTS, "UNIFORM|COPY_DST", "verify"))
         self._free: dict[int, list[Any]] = {}  # buffers by size
         self._fills: dict[int, Any] = {}  # a buffer full of each word
         self._env: Env = {}
@@ -63,7 +64,7 @@ class SingleOpRunner:
     def set_level(self, plan: Plan, env: Env) -> None:
         """Write the SymInts that kernels read at this level and in this run."""
         self._env = env
-        symints = self._symints.values(plan.symints, env)
+        symints = symint_words(self.session.planner.slots, plan.symints, env)
         if symints.size:
             self.device.write(self._symints.buffer, 0, symints)
 
@@ -105,7 +106,7 @@ class SingleOpRunner:
         for id in dict.fromkeys(aliases.root.get(id, -1) for id in input_ids(self.session.graph, call)):
             if id < 0 or id in aliases.state or self._tensor(id).constant is None:
                 continue
-            value, held = self._tensor(id), self.session.memory.buffer(id)
+            value, held = self._tensor(id), self.session.memory.region(id).buffer
             fresh = self.device.buffer(held.size, label="verify")
             upload(self.device, fresh, value)
             live = gpu_bytes(value.dtype, value.dims)
@@ -127,7 +128,7 @@ class SingleOpRunner:
             else:
                 value = self._tensor(key)
                 if value.constant is not None and key not in self.session.planner.aliases.state:
-                    return self.session.memory.buffer(key)
+                    return self.session.memory.region(key).buffer
                 size = gpu_bytes(value.dtype, value.dims)
             taken[key] = self._take(size + GUARD)
         return taken[key]
@@ -138,8 +139,8 @@ class SingleOpRunner:
         if self._pipelines.before_first is not None:
             self._pipelines.before_first(pipeline.shader)
         bound = (b.value.id if isinstance(b, Tensor) else b for b in (*dispatch.reads, *dispatch.writes))
-        buffers = [self._buffer(what, plan, taken) for what in bound]
-        group = self._pipelines.bind(pipeline, self._params.buffer, self._symints.buffer, buffers)
+        regions = [whole(self._buffer(what, plan, taken)) for what in bound]
+        group = self._pipelines.bind(pipeline, self._params.buffer, self._symints, regions)
         offset = self._params.place(dispatch.kernel.interface, dispatch.params)
         groups = max(0, evaluate(dispatch.groups, self._env))
         return Command(pipeline, group, offset, groups, "verify"), fold(groups)
