@@ -73,7 +73,15 @@ def test_long_contexts(device: Device, routes: dict[str, str], window: int, soft
     assert len(plans) == 4  # one for each number of tokens, whatever the position
 
 
-@pytest.mark.parametrize(("depth", "context"), [(64, PART_KEYS * (MOST_PARTS + 7)), (96, 300), (272, 150), (10, 700)])
+@pytest.mark.parametrize(
+    ("depth", "context"),
+    [
+        (64, PART_KEYS * (MOST_PARTS + 7)),
+        (96, 300),
+        pytest.param(272, 150, marks=pytest.mark.slow),
+        (10, 700),
+    ],
+)
 def test_parts_of_any_depth(device: Device, depth: int, context: int) -> None:
     """Up to as many parts as are joined, and then larger ones."""
     rng = np.random.default_rng(depth)

@@ -73,7 +73,9 @@ def q4gsw(b: GraphBuilder, k: int = K, group: int = 64) -> tuple[Any, ...]:
     return codes, b.constant(rng.uniform(0.01, 0.1, (k // group, N)).astype(np.float32)), group
 
 
-@pytest.mark.parametrize("route", GEMM.options)
+@pytest.mark.parametrize(
+    "route", [pytest.param(route, marks=[pytest.mark.slow] * (route == "quads")) for route in GEMM.options]
+)
 def test_4_bit_linears_on_every_route(route: str, device: Device) -> None:
     device = of_four_lanes(device) if route == "quads" else device
     if not GEMM.possible(device.traits, route):
@@ -82,7 +84,7 @@ def test_4_bit_linears_on_every_route(route: str, device: Device) -> None:
     check(b, *linears(b, "hightide.linear_q4.default", *q4gsw(b)), device, **{GEMM.name: route})
 
 
-@pytest.mark.parametrize("route", ["registers", "shared"])
+@pytest.mark.parametrize("route", ["registers", pytest.param("shared", marks=pytest.mark.slow)])
 def test_4_bit_linears_with_activations_in_8_bits(route: str, device: Device) -> None:
     b = GraphBuilder()
     routes = {GEMM.name: route, ACTIVATIONS.name: "int8"}

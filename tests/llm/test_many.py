@@ -30,6 +30,7 @@ TOLERANCE = 2e-5  # of the range of the logits
 PTE = ("llama_gqa.pte", "qwen2.pte", "qwen3.pte", "gemma_norms.pte")
 DENSE = ("llama.gguf", "gemma3.gguf", "qwen2.gguf", "qwen3.gguf", "phi3.gguf", "gpt2.gguf", "mistral3.gguf")
 GGUF = (*DENSE, "lfm2.gguf", "mixtral.gguf", "gpt_oss.gguf", "deepseek2.gguf")
+KINDS = ("llama.gguf", "gemma3.gguf", "gpt2.gguf", "lfm2.gguf", "gpt_oss.gguf", "deepseek2.gguf", "llama_gqa.pte")
 
 
 @cache
@@ -55,7 +56,9 @@ def run_schedules(name: str, where: str | None, alike: bool, seeds: range) -> To
 
 
 @pytest.mark.parametrize("alike", [False, True], ids=["any", "reproducible"])
-@pytest.mark.parametrize("name", [*GGUF, *PTE])
+@pytest.mark.parametrize(
+    "name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in (*GGUF, *PTE)]
+)
 def test_random_schedules_answer_as_alone(name: str, where: str | None, alike: bool) -> None:
     told = run_schedules(name, where, alike, range(4, 6))
     assert told.worst <= TOLERANCE

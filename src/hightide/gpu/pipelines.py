@@ -101,7 +101,11 @@ class Pipelines:
         """A buffer of parameters and these tensors for a pipeline; `symints` only where its shader reads SymInts."""
         live = {1: symints} if pipeline.shader.live else {}
         regions = {0: Region(params, 0, PARAMS_SIZE), **live, **dict(enumerate(tensors, FIRST_BINDING))}
-        entries = [{"binding": n, "resource": region._asdict()} for n, region in regions.items() if region is not None]
+        entries = [
+            {"binding": n, "resource": {"buffer": region.buffer, "offset": region.offset, "size": region.size}}
+            for n, region in regions.items()
+            if region is not None
+        ]
         self.device.created += 1
         with raising():
             group = self.device.wgpu.create_bind_group(layout=pipeline.layout, entries=entries)

@@ -25,10 +25,9 @@ class SessionInputs:
         self.ids, self.specs = graph.inputs, specs
         values = [graph.values[id] for id in graph.inputs]
         dtypes = [value.dtype if isinstance(value, TensorValue) else "int64" for value in values]
-        self._held = [np.dtype(held_dtype(dtype)) for dtype in dtypes]
+        self._held = [held_dtype(dtype) for dtype in dtypes]
         self._as_it_is = [
-            held == np.dtype(spec.dtype) and held.itemsize % 4 == 0
-            for held, spec in zip(self._held, specs, strict=True)
+            held == spec.dtype and held in ("float32", "int32") for held, spec in zip(self._held, specs, strict=True)
         ]
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
