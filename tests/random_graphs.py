@@ -573,7 +573,10 @@ class RandomGraph:
         if self.chance(0.2):
             self.write_cache(caches[0])
         q, k = self.disturbed(q), self.disturbed(k)
-        if self.chance(0.5):
+        form = self.choose("sdpa", "sdpa", "ours", "ours", "custom")
+        if form == "custom":
+            out = self._attention_over_updates(q, k, v, caches)
+        elif form == "sdpa":
             options: list[Any] = [1, None, 0.0, self.chance(0.8), None]
             out = self.b.call("sdpa_with_kv_cache.default", q.value, k.value, v.value, *caches, self.position, *options)
         else:
@@ -583,20 +586,92 @@ class RandomGraph:
         flat = self.viewed(attended, (ONE, tokens, Size(heads * depth)))
         return self.add(x, self.linear(flat, self.width))
 
+    def _attention_over_updates(self, q: Node, k: Node, v: Node, caches: list[TensorValue]) -> TensorValue:
+        """As exporters write it that do not join the three, or nearly so."""
+        for rows, cache in zip((k, v), caches, strict=True):
+            held = self.choose(*caches) if self.chance(0.1) else cache
+            self.b.call("llama.update_cache.default", rows.value, held, self.position)
+            if self.chance(0.1):
+                self.outputs.append(self.unary(Node(held, (ONE, Size(CONTEXT), *rows.dims[2:]))))
+        start = self.position if self.chance(0.9) else 0
+        options = [None, 0.0, self.chance(0.8), None]
+        return self.b.call("llama.custom_sdpa.default", q.value, *caches, start, *options)
+
     def _turned(self, q: Node, k: Node, depth: int) -> tuple[Node, Node]:
+        if self.chance(0.4):
+            return self._turned_apart(q, k, depth)
         if self.chance(0.5):
             tables = [self.constant(CONTEXT, depth) for _ in range(2)]
             start = self.position if self.chance(0.75) else 0
             made = self.b.call("et_vk.apply_rotary_emb_hf.default", q.value, k.value, *tables, start)
         else:
-            tables = [self.constant(CONTEXT, depth // 2) for _ in range(2)]
-            length = self.symint(Size(1, "S"))
-            start = self.position if self.chance(0.75) else 0
-            end = self.b.call("add", start, length) if start is self.position else length
-            most = [(MOST["S"], depth // 2)]
-            rows = [self.b.call("aten.slice_copy.Tensor", t, 0, start, end, 1, dims=most) for t in tables]
-            made = self.b.call("et_vk.apply_rotary_emb.default", q.value, k.value, *rows)
+            rows = [self._table_rows(depth // 2) for _ in range(2)]
+            made = self.b.call("et_vk.apply_rotary_emb.default", q.value, k.value, *(node.value for node in rows))
         return Node(made[0], q.dims), Node(made[1], k.dims)
+
+    def _table_rows(self, width: int) -> Node:
+        """A row of a table for each token."""
+        length = self.symint(Size(1, "S"))
+        start = self.position if self.chance(0.75) else 0
+        end = self.b.call("add", start, length) if start is self.position else length
+        table, most = self.constant(CONTEXT, width), [(MOST["S"], width)]
+        rows = self.b.call("aten.slice_copy.Tensor", table, 0, start, end, 1, dims=most)
+        return Node(rows, (Size(1, "S"), Size(width)))
+
+    def _turned_apart(self, q: Node, k: Node, depth: int) -> tuple[Node, Node]:
+        """As exporters take it apart, or nearly so."""
+        halves, tokens = self.chance(0.5), Size(1, "S")
+        heads_first = halves and self.chance(0.4)
+        turning = depth if not halves or self.chance(0.7) else depth // 2  # elements of a head
+        width = Size(turning if halves else turning // 2)
+        rows = (ONE, ONE, tokens, width) if heads_first else (ONE, tokens, ONE, width)
+        tables = [self.viewed(self._table_rows(width.number), rows) for _ in range(2)]
+        turned = []
+        for heads in (q, k):
+            x = self.permute(heads, 0, 2, 1, 3) if heads_first else heads
+            cos, sin = reversed(tables) if self.chance(0.05) else tables
+            made = self._halves(x, cos, sin) if halves else self._neighbours(x, cos, sin)
+            turned.append(self.permute(made, 0, 2, 1, 3) if heads_first else made)
+        return turned[0], turned[1]
+
+    def _slice(self, x: Node, start: int, end: int) -> Node:
+        """Elements of each row."""
+        last = len(x.dims) - 1
+        past = 2**63 - 1 if end == x.dims[-1].number and self.chance(0.5) else end
+        value = self.b.call("aten.slice_copy.Tensor", x.value, self.choose(last, -1), start, past, 1)
+        return Node(value, (*x.dims[:-1], Size(end - start)))
+
+    def _joined(self, *parts: Node) -> Node:
+        """Rows side by side."""
+        value = self.b.call("aten.cat.default", [part.value for part in parts], -1)
+        return Node(value, (*parts[0].dims[:-1], Size(sum(part.dims[-1].number for part in parts))))
+
+    def _halves(self, heads: Node, cos: Node, sin: Node) -> Node:
+        width, whole = cos.dims[-1].number, heads.dims[-1].number
+        x = self._slice(heads, 0, width) if width < whole else heads
+        first, second = self._slice(x, 0, width // 2), self._slice(x, width // 2, width)
+        negative = Node(self.b.call("aten.neg.default", second.value), second.dims)
+        parts = (first, negative) if self.chance(0.05) else (negative, first)
+        made = self.add(self.mul(x, cos), self.mul(self.disturbed(self._joined(*parts)), sin))
+        if width == whole:
+            return self._joined(made) if self.chance(0.2) else made
+        return self._joined(made, self._slice(heads, width, whole))
+
+    def _neighbours(self, heads: Node, cos: Node, sin: Node) -> Node:
+        pairs = self.viewed(heads, (*heads.dims[:3], cos.dims[-1], Size(2)))
+        columns = [self._slice(pairs, n, n + 1) for n in range(2)]
+        even, odd = (
+            Node(self.b.call("aten.squeeze_copy.dims", column.value, [4]), column.dims[:-1]) for column in columns
+        )
+        if self.chance(0.05):
+            even, odd = odd, even
+        less = self.b.call("aten.sub.Tensor", self.mul(even, cos).value, self.mul(odd, sin).value, 1)
+        more = self.add(self.mul(even, sin), self.mul(odd, cos))
+        sides = [
+            Node(self.b.call("aten.unsqueeze_copy.default", side.value, 4), (*side.dims, ONE))
+            for side in (self.disturbed(Node(less, even.dims)), more)
+        ]
+        return self.viewed(self._joined(*sides), heads.dims)
 
 
 def _most(size: Size) -> int:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection
 from hightide.errors import InputError
 from hightide.fuse.attention_pass import attention
 from hightide.fuse.attention_rows import attention_rows
+from hightide.fuse.cached_attention import cached_attention
 from hightide.fuse.constants import constants
 from hightide.fuse.linears import activated, gated, plain_views, residual, unflatten
 from hightide.fuse.norms import add_norm, linear_of_norm
 from hightide.fuse.permutes import permutes
 from hightide.fuse.plain_attention import plain_attention
 from hightide.fuse.plain_norms import plain_norms
+from hightide.fuse.plain_rope import plain_rope
 from hightide.fuse.rewriter import Rewriter
 from hightide.fuse.same_calls import same_calls
 from hightide.fuse.select_early import select_early
@@ -33,6 +35,8 @@ PASSES: dict[str, Callable[[Rewriter], None]] = {
     "plain_views": plain_views,
     "plain_attention": plain_attention,
     "plain_norms": plain_norms,
+    "cached_attention": cached_attention,
+    "plain_rope": plain_rope,
     "permutes": permutes,
     "attention_rows": attention_rows,
     "select_early": select_early,

@@ -83,7 +83,7 @@ def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
     elif "start" in rotary.args:
         read = [(table, rotary.args["start"]) for table in tables]
     else:
-        read = [_sliced(r, table) for table in tables]
+        read = [sliced_rows(r, table) for table in tables]
     (cos, positions), (sin, others) = read
     if cos is None or sin is None or positions != others or positions != call.args.get("position", positions):
         return None
@@ -100,7 +100,7 @@ def _turned(r: Rewriter, call: OpCall) -> _Turned | None:
     return _Turned((q, k, v), cos, sin, STYLES[rotary.name], given, passed, positions)
 
 
-def _sliced(r: Rewriter, rows: int) -> tuple[int | None, int]:
+def sliced_rows(r: Rewriter, rows: int) -> tuple[int | None, int]:
     """The table that these are the rows of from a position on, and the position; slices go when unused."""
     call = _picked(r, rows, "aten.slice_copy.Tensor")
     if call is None or "start" not in call.args or r.option(call, "step") != 1:

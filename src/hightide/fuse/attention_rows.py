@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide.fuse.permutes import PERMUTES
+from hightide.fuse.permutes import swaps_rows_and_heads
 from hightide.fuse.plain_attention import SDPA
 from hightide.fuse.rewriter import Rewriter
 from hightide.graph.graph import OpCall
@@ -13,7 +13,7 @@ def attention_rows(r: Rewriter) -> None:
     for call in r.calls(SDPA):
         after = next(iter(r.users(call.out)), None)
         before = [r.maker(call.args[name]) for name in ("q", "k", "v")]
-        turns = [turn for turn in (after, *before) if turn is not None and _swaps(r, turn)]
+        turns = [turn for turn in (after, *before) if turn is not None and swaps_rows_and_heads(r, turn)]
         if len(turns) < 4 or any(r.is_written(turn.args["x"]) for turn in turns):
             continue
         end, *starts = turns
@@ -22,9 +22,3 @@ def attention_rows(r: Rewriter) -> None:
         if r.replace([call, end], [rows]):
             for turn in starts:
                 r.drop(turn.out)
-
-
-def _swaps(r: Rewriter, call: OpCall) -> bool:
-    """Whether a call swaps rows and heads."""
-    order = r.option(call, "order") if call.name in PERMUTES else None
-    return isinstance(order, tuple) and tuple(dim % 4 for dim in order) == (0, 2, 1, 3)

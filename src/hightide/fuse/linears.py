@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hightide.fuse.joining import ADAPTED, ANY, Q4, LinearForm, join_linears, read_linear
+from hightide.fuse.live_dims import CAT
 from hightide.fuse.rewriter import Rewriter, either_way
 from hightide.graph.graph import OpCall
 from hightide.ops import REGISTRY
@@ -44,11 +45,13 @@ def _with_last(r: Rewriter, sizes: int, last: int) -> int:
 
 
 def plain_views(r: Rewriter) -> None:
-    """Exporters view a linear's result [1, S, N] as (1, S, N): such a view is left out."""
-    for call in r.calls(VIEW):
-        source, out = call.args["x"], call.out
-        same = r.tensor(source).dims == r.tensor(out).dims and r.live_dims(source) == r.live_dims(out)
-        if same and read_linear(r, r.maker(source)) and not r.is_output(out) and not r.is_written(out):
+    """Exporters view a linear's result [1, S, N] as (1, S, N), and join one tensor: such copies are left out."""
+    for call in r.calls(VIEW, CAT):
+        source, *others = [call.args["x"]] if call.name == VIEW else r.items(call.args["tensors"])
+        out, given, made = call.out, r.tensor(source), r.tensor(call.out)
+        same = given.dims == made.dims and given.dtype == made.dtype and r.live_dims(source) == r.live_dims(out)
+        plain = not others if call.name == CAT else read_linear(r, r.maker(source)) is not None
+        if same and plain and not r.is_output(out) and not r.is_written(out) and not r.is_written(source):
             r.rename(out, source)
             r.replace([call], [])
 

@@ -6,6 +6,7 @@ Max dims alone do not tell: two live dims may have the same max, and a view may 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,9 +15,11 @@ from hightide.graph.graph import OpCall
 from hightide.graph.values import ListValue, LiteralValue, SymIntValue, TensorValue, Value
 from hightide.ops import REGISTRY
 
+ELEMENT = "et_vk.select_as_symint.default"
 SYM_SIZE = ("sym_size.int", "aten.sym_size.int")
 SLICES = ("aten.slice_copy.Tensor", "aten.slice.Tensor")
 EXPANDS = ("aten.expand_copy.default", "aten.expand.default")
+CAT = "aten.cat.default"
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 SPLITS = ("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
 ROWS_AS_WEIGHT = (
@@ -70,6 +73,8 @@ class LiveDims:
             LiveSize, LiveDim
         ] = {}  # sizes that some call refuses unless they are this number, or this size
         self._factors: dict[LiveSize, tuple[LiveDim, ...]] = {}  # what a size is the product of
+        self._positions: set[int] = set()  # SymInts that are read from an input
+        self._sums: dict[int, tuple[int, int]] = {}  # SymInts that are the sum of two
 
     def of(self, id: int) -> KnownDims:
         if id not in self._dims:  # an input, a constant
@@ -101,6 +106,10 @@ class LiveDims:
             if isinstance(axis, int) and -len(dims) <= axis < len(dims):
                 return dims[axis]
         size = LiveSize(call.out, -1)
+        if call.name == ELEMENT:
+            self._positions.add(call.out)
+        if call.name == "add":
+            self._sums[call.out] = call.args["left"], call.args["right"]
         if call.name == "mul":
             self._factors[size] = tuple(self._size(call.args[side]) for side in ("left", "right"))
         return size
@@ -125,9 +134,13 @@ class LiveDims:
             return self.of(args["xk" if n else "xq"])
         if call.name in SLICES:
             axis, dims = self._literal(args["dim"]) if "dim" in args else 0, self.of(args["x"])
+            if not isinstance(axis, int):
+                return None
             return tuple(
-                LiveSize(call.out, n) if axis in (n, n - len(dims), None) else dim for n, dim in enumerate(dims)
+                self._sliced(call, n, dim) if axis in (n, n - len(dims)) else dim for n, dim in enumerate(dims)
             )
+        if call.name == CAT:
+            return self._joined(call)
         if call.name in SPLITS:
             return self._part(call, n)
         if call.name in EXPANDS:
@@ -160,6 +173,34 @@ class LiveDims:
             rows = self.of(args[leading])
             return (*(rows if op.family == "embedding" else rows[:-1]), self._last(call.out, args[last]))
         return None
+
+    def _sliced(self, call: OpCall, axis: int, dim: LiveDim) -> LiveDim:
+        """What a slice leaves of a dim: of a live position and so many rows from there on, all, or it is refused."""
+        start, end = (call.args.get(name, -1) for name in ("start", "end"))
+        if start in self._positions and self._literal(call.args.get("step", -1)) in (1, None):
+            for one, rows in itertools.permutations(self._sums.get(end, ())):
+                if one == start:
+                    return self._size(rows)
+        bounds = [self._values[call.args[name]] for name in ("start", "end", "step") if name in call.args]
+        literals = [bound.value for bound in bounds if isinstance(bound, LiteralValue)]
+        if isinstance(dim, int) and len(literals) == 3 and literals[2] == 1:
+            return len(range(*slice(*literals).indices(dim)))
+        return LiveSize(call.out, axis)
+
+    def _joined(self, call: OpCall) -> KnownDims | None:
+        parts = [self.of(id) for id in self._tensors(call.args["tensors"])]
+        axis = self._literal(call.args["dim"]) if "dim" in call.args else 0
+        ranks = {len(part) for part in parts}
+        if len(ranks) != 1 or min(ranks) < 2 or not isinstance(axis, int):  # an empty vector goes with any rank
+            return None
+        dims = [next((dim for dim in column if isinstance(dim, int)), column[0]) for column in zip(*parts, strict=True)]
+        along = [part[axis] for part in parts]
+        numbers = [dim for dim in along if isinstance(dim, int)]
+        at = axis % len(dims)
+        dims[at] = (
+            sum(numbers) if len(numbers) == len(along) else along[0] if len(along) == 1 else LiveSize(call.out, at)
+        )
+        return tuple(dims)
 
     def _part(self, call: OpCall, n: int) -> KnownDims | None:
         sizes, dims = self._sizes(call.args["sizes"]), self.of(call.args["x"])
@@ -261,6 +302,10 @@ class LiveDims:
     def _literal(self, id: int) -> object:
         value = self._values[id]
         return value.value if isinstance(value, LiteralValue) else None
+
+    def _tensors(self, id: int) -> tuple[int, ...]:
+        value = self._values[id]
+        return value.items if isinstance(value, ListValue) else (id,)
 
     def _tensor(self, id: int) -> TensorValue:
         value = self._values[id]

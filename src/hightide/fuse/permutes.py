@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hightide.fuse.rewriter import Rewriter
+from hightide.graph.graph import OpCall
 
 PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 
@@ -21,3 +22,9 @@ def permutes(r: Rewriter) -> None:
         order = r.new_literal(tuple(inner_order[axis] for axis in outer_order))
         if r.replace([call], [replace(call, args={"x": inner.args["x"], "order": order})]):
             r.drop(inner.out)
+
+
+def swaps_rows_and_heads(r: Rewriter, call: OpCall) -> bool:
+    """Whether a call makes [B, H, S, D] of [B, S, H, D], or the other way round."""
+    order = r.option(call, "order") if call.name in PERMUTES else None
+    return isinstance(order, tuple) and tuple(dim % 4 for dim in order) == (0, 2, 1, 3)
