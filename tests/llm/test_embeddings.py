@@ -133,7 +133,7 @@ def embedder(where: str | None, tmp_path: Path) -> Iterator[Engine]:
 def test_texts_and_ids(embedder: Engine) -> None:
     ids = embedder.encode("Hello")
     both = embedder.embed(["Hello", ids])
-    np.testing.assert_array_equal(both[0], both[1])
+    np.testing.assert_allclose(both[0], both[1], atol=1e-5)  # in one step or in two, as it comes
     assert embedder.embed([]).shape == (0, both.shape[1])
     done = embedder.submit_text("Hello").result(60)
     np.testing.assert_allclose(done.vector, both[0], atol=1e-5)
