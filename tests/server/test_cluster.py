@@ -6,18 +6,22 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from hightide.errors import HightideError
+from hightide.server.cluster import replica
 from hightide.server.cluster.cluster import with_absolute_paths
 from hightide.server.cluster.link import ReplicaLink
 from hightide.server.cluster.replica_messages import Hello, Load, Message, Status
 from hightide.server.cluster.routing import MAX_EXTRA_ANSWERS, TOKENS_PER_ANSWER, Routing
 from hightide.server.cluster.runner import ClusterRunner
+from hightide.server.job_runner import JobRunner
 from hightide.server.jobs import Ended, JobFailed, JobRefused, ModelNotOpened, QueueFull, Token
-from hightide.server.messages import Accepted, Cancel, News, NotOpened, Ready, Refused, Submit
+from hightide.server.messages import Accepted, Cancel, News, NotOpened, Open, Ready, Refused, Submit
+from hightide.server.supervisor import WorkerLimits
 
 FACTS = Ready(context=100, vocabulary=50, device="a GPU")
 
@@ -279,6 +283,54 @@ async def test_a_model_that_no_replica_can_open() -> None:
     replicas.say(1, NotOpened("there is no such file"))
     with pytest.raises(HightideError, match="no such file"):
         await asking
+
+
+class _Engine(JobRunner):
+    """What a replica has of a model, played by the test."""
+
+    loaded, starting, stats = True, False, MappingProxyType({})
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__(max_jobs=9)
+
+    async def ready(self) -> Ready:
+        return FACTS
+
+    async def close(self) -> None: ...
+
+    def _come(self) -> None: ...
+
+    def _withdraw(self, job: Any) -> None: ...
+
+    def _left(self, job: Any) -> None: ...
+
+
+@in_loop
+async def test_a_replica_tells_that_a_job_was_accepted_before_what_it_makes() -> None:
+    """Also if all of it comes at once: the front forgets a job with the end of its answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica, "own_adapter", dict)
+        patch.setattr(replica, "Supervisor", _Engine)
+        there = replica.Replica({"m": Open("model.gguf", {})}, 9, WorkerLimits())
+    stream = there.listen("front")
+    said = [message for _, message in await anext(stream)]
+    await there.tell("front", [("m", Submit(7, [1, 2], {}, None, [(0, 1, [])]))])
+    engine: Any = there._supervisors["m"]
+    for message in (Accepted(0, 2), News(tokens=[(0, 0, 5, 0.0, [])]), News(ended=[(0, 0, "length", "", 0, "")])):
+        engine._hear_of_job(message)
+    await asyncio.sleep(0.01)
+    said += [message for _, message in await anext(stream)]
+    assert [type(message) for message in said if not isinstance(message, Hello | Status)] == [Accepted, News, News]
+    await stream.aclose()
+
+
+@in_loop
+async def test_who_waits_for_a_job_to_be_accepted_hears_of_its_end() -> None:
+    both = Replicas()
+    job, told = both.submit([1, 2])
+    both.say(0, News(ended=[(job.number, 0, "length", "", 0, "")]))
+    await asyncio.wait_for(job.accepted.wait(), 5)
+    assert [type(event) for event in told] == [Ended]
 
 
 @in_loop

@@ -136,6 +136,7 @@ class JobRunner(ABC):
                 job.running.discard(sample)
                 if not job.running or error:
                     self._drop(job)
+                    job.accepted.set()
                 if error:
                     job.fail(JobFailed(error))
                 else:

@@ -28,6 +28,7 @@ class _Session:
     id: str
     outbox: asyncio.Queue[Named | None] = field(default_factory=asyncio.Queue)  # None: it is over
     jobs: dict[tuple[str, int], Job] = field(default_factory=dict)  # by model and the front's number
+    unaccepted: set[tuple[str, int]] = field(default_factory=set)  # of them: the front was not told yet
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def put(self, model: str, message: Message) -> None:
@@ -145,6 +146,7 @@ class Replica:
         supervisor = self._supervisors[model]
 
         def tell(event: Event | HightideError) -> None:
+            self._accept(session, model, message.job, job)
             session.put(model, _as_message(message.job, samples, supervisor, event))
             if isinstance(event, HightideError) or (isinstance(event, Ended) and not job.running):
                 session.jobs.pop((model, message.job), None)
@@ -156,11 +158,18 @@ class Replica:
             session.put(model, Refused(message.job, error_text(error)))
             return
         session.jobs[model, message.job] = job
-        session.start(self._accept(session, model, message.job, job))
+        session.unaccepted.add((model, message.job))
+        session.start(self._accept_in_time(session, model, message.job, job))
 
-    async def _accept(self, session: _Session, model: str, number: int, job: Job) -> None:
+    async def _accept_in_time(self, session: _Session, model: str, number: int, job: Job) -> None:
         await job.accepted.wait()
-        if job.error is None:
+        self._accept(session, model, number, job)
+        session.unaccepted.discard((model, number))
+
+    def _accept(self, session: _Session, model: str, number: int, job: Job) -> None:
+        """Tell the front once, before anything that the job makes: with the last of that, the front forgets the job."""
+        if (model, number) in session.unaccepted and job.accepted.is_set() and job.error is None:
+            session.unaccepted.discard((model, number))
             session.put(model, Accepted(number, job.prompt_tokens))
 
 
