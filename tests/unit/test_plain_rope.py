@@ -16,6 +16,7 @@ from hightide.runtime.cpu_session import CpuSession
 HEADS, KV_HEADS, DEPTH, CONTEXT, MOST = 4, 2, 8, 16, 5
 SLICE, CAT, MUL = "aten.slice_copy.Tensor", "aten.cat.default", "aten.mul.Tensor"
 HALVES, NEIGHBOURS = "et_vk.apply_rotary_emb_hf.default", "et_vk.apply_rotary_emb.default"
+ALONE = "hightide.rotary.default"
 
 
 class Heads:
@@ -104,18 +105,44 @@ def test_neighbours_are_one_op(computed: bool) -> None:
     check(h.b.graph(h.neighbours(h.q), h.neighbours(h.k)), {NEIGHBOURS: 1, CAT: 0, MUL: 0})
 
 
-@pytest.mark.parametrize("form", ["no sign", "factor", "swapped", "alone", "one row", "other tables", "half is used"])
+@pytest.mark.parametrize("form", ["alone", "needed before the other", "other tables"])
+def test_heads_that_do_not_go_together_are_one_op_each(form: str) -> None:
+    h, early = Heads(DEPTH), list[TensorValue]()
+    turned = [h.halves(h.q)]
+    if form == "needed before the other":
+        early.append(h.b.call("aten.sum.dim_IntList", turned[0], [0, 1, 2, 3], False, None))
+        h.k = h.b.call("aten.add.Tensor", h.k, early[0], 1)
+    if form == "other tables":
+        h.cos, h.sin = h.sin, h.cos
+    if form != "alone":
+        turned.append(h.halves(h.k))
+    check(h.b.graph(*turned, *early), {ALONE: len(turned), HALVES: 0, CAT: 0})
+
+
+@pytest.mark.parametrize("start", [None, 0])
+def test_rows_from_the_first_on_are_read_from_their_table(start: int | None) -> None:
+    h = Heads(DEPTH)
+    tables = [h.b.constant(h.rng.normal(size=(MOST, DEPTH)).astype(np.float32)) for _ in range(2)]
+    rows = [h.b.call(SLICE, table, 0, start, h.length, 1, dims=[(MOST, DEPTH)]) for table in tables]
+    h.cos, h.sin = (h.b.call("aten.unsqueeze_copy.default", each, 1) for each in rows)
+    check(h.b.graph(h.halves(h.q), h.halves(h.k)), {HALVES: 1, SLICE: 0, CAT: 0})
+
+
+def test_a_table_that_may_have_too_few_rows_is_not_taken_for_one_that_has_them() -> None:
+    h = Heads(DEPTH)
+    table = h.b.constant(h.rng.normal(size=(MOST - 1, DEPTH)).astype(np.float32))
+    rows = h.b.call(SLICE, table, 0, None, h.length, 1, dims=[(MOST, DEPTH)])
+    h.cos = h.sin = h.b.call("aten.unsqueeze_copy.default", rows, 1)
+    fused = fuse(h.b.graph(h.halves(h.q), h.halves(h.k)))
+    assert not any(call.name in (HALVES, ALONE) for call in fused.calls)
+
+
+@pytest.mark.parametrize("form", ["no sign", "factor", "swapped", "one row", "half is used"])
 def test_what_only_looks_like_it_stays(form: str) -> None:
     h = Heads(DEPTH // 2 if form == "swapped" else DEPTH)
     more: list[TensorValue] = []
     if form == "swapped":
         turned = [h.neighbours(x, swapped=True) for x in (h.q, h.k)]
-    elif form == "alone":
-        turned = [h.halves(h.q)]
-    elif form == "other tables":
-        turned = [h.halves(h.q)]
-        h.cos, h.sin = h.sin, h.cos
-        turned.append(h.halves(h.k))
     else:
         if form == "one row":  # for all tokens
             h.cos, h.sin = (h.b.constant(np.linspace(0, n, DEPTH, dtype=np.float32)) for n in (1, 2))
@@ -123,7 +150,8 @@ def test_what_only_looks_like_it_stays(form: str) -> None:
         if form == "half is used":
             halves = next(call for call in h.b.graph(*turned).calls if call.name == "aten.neg.default")
             more = [h.b.call("aten.relu.default", h.b.values[halves.out])]
-    check(h.b.graph(*turned, *more), {HALVES: 0, NEIGHBOURS: 0})
+    turned_by_ops = 1 if form == "half is used" else 0  # the other heads
+    check(h.b.graph(*turned, *more), {HALVES: 0, NEIGHBOURS: 0, ALONE: turned_by_ops})
 
 
 def attended(h: Heads, form: str = "") -> Graph:

@@ -37,6 +37,7 @@ AS_X = (  # dims of x
     "aten._softmax.default",
     "aten._log_softmax.default",
     "hightide.media_rows.default",
+    "hightide.rotary.default",
     *LIKE,
 )
 SELECTS = ("aten.select_copy.int", "aten.select.int")
@@ -75,6 +76,7 @@ class LiveDims:
         self._factors: dict[LiveSize, tuple[LiveDim, ...]] = {}  # what a size is the product of
         self._positions: set[int] = set()  # SymInts that are read from an input
         self._sums: dict[int, tuple[int, int]] = {}  # SymInts that are the sum of two
+        self._most: dict[int, int] = {}  # SymInts that are a tensor's size, and how large that is at most
 
     def of(self, id: int) -> KnownDims:
         if id not in self._dims:  # an input, a constant
@@ -104,6 +106,7 @@ class LiveDims:
         if call.name in SYM_SIZE:
             dims, axis = self.of(call.args["x"]), self._literal(call.args["dim"])
             if isinstance(axis, int) and -len(dims) <= axis < len(dims):
+                self._most[call.out] = self._tensor(call.args["x"]).dims[axis]
                 return dims[axis]
         size = LiveSize(call.out, -1)
         if call.name == ELEMENT:
@@ -176,15 +179,18 @@ class LiveDims:
 
     def _sliced(self, call: OpCall, axis: int, dim: LiveDim) -> LiveDim:
         """What a slice leaves of a dim: of a live position and so many rows from there on, all, or it is refused."""
-        start, end = (call.args.get(name, -1) for name in ("start", "end"))
-        if start in self._positions and self._literal(call.args.get("step", -1)) in (1, None):
+        if not all(name in call.args for name in ("start", "end", "step")) or self._literal(call.args["step"]) != 1:
+            return LiveSize(call.out, axis)
+        start, end = call.args["start"], call.args["end"]
+        if start in self._positions:
             for one, rows in itertools.permutations(self._sums.get(end, ())):
                 if one == start:
                     return self._size(rows)
-        bounds = [self._values[call.args[name]] for name in ("start", "end", "step") if name in call.args]
-        literals = [bound.value for bound in bounds if isinstance(bound, LiteralValue)]
-        if isinstance(dim, int) and len(literals) == 3 and literals[2] == 1:
-            return len(range(*slice(*literals).indices(dim)))
+        elif isinstance(dim, int) and isinstance(first := self._values[start], LiteralValue):
+            if isinstance(last := self._values[end], LiteralValue):
+                return len(range(*slice(first.value, last.value).indices(dim)))
+            if first.value in (None, 0) and self._most.get(end, dim + 1) <= dim:  # so many rows are there
+                return self._size(end)
         return LiveSize(call.out, axis)
 
     def _joined(self, call: OpCall) -> KnownDims | None:

@@ -19,13 +19,20 @@ NEIGHBOURS, HALVES = "et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_h
 
 
 def plain_rope(r: Rewriter) -> None:
-    """q and k, each turned by the same tables: one op."""
+    """q and k, each turned by the same tables: one op. Where one of them is needed before the other is there, two."""
     waiting: _Turned | None = None
     for call in r.every_call():
         turned = _neighbours(r, call) or _halves(r, call)
-        if turned is not None:
-            joined = waiting is not None and _join(r, waiting, turned)
-            waiting = None if joined else turned
+        if turned is None or not _floats(r, turned.x, turned.cos, turned.sin):
+            continue
+        if waiting is not None and waiting.form(r) == turned.form(r) and _join(r, waiting, turned):
+            waiting = None
+            continue
+        if waiting is not None:
+            _alone(r, waiting)
+        waiting = turned
+    if waiting is not None:
+        _alone(r, waiting)
 
 
 @dataclass
@@ -176,18 +183,23 @@ def _and_the_rest(r: Rewriter, x: int, call: OpCall) -> tuple[int, int, list[OpC
 
 
 def _join(r: Rewriter, one: _Turned, other: _Turned) -> bool:
-    """One call for both, if they go together."""
-    if one.form(r) != other.form(r) or not _floats(r, one.x, other.x, one.cos, one.sin):
-        return False
+    """One call for both."""
     q, k = (other, one) if any(user.args.get("k") == one.out for user in r.users(one.out)) else (one, other)
     before: list[OpCall] = []
     after: list[OpCall] = []
-    given = {name: _heads(r, side, before) for name, side in (("xq", q), ("xk", k))}
-    given |= {name: _table(r, id, before) for name, id in (("cos", q.cos), ("sin", q.sin))}
-    if q.op == HALVES:
-        given |= _start(r, given)
+    given = {name: _heads(r, side, before) for name, side in (("xq", q), ("xk", k))} | _tables(r, q, before)
+    if q.op == NEIGHBOURS:
+        del given["start"]
     outs = [_turned_heads(r, side, after) for side in (q, k)]
     return r.replace([*one.gone, *other.gone], [*before, OpCall(0, q.op, given, r.new_list(outs)), *after])
+
+
+def _alone(r: Rewriter, turned: _Turned) -> None:
+    before: list[OpCall] = []
+    after: list[OpCall] = []
+    given = {"x": _heads(r, turned, before), **_tables(r, turned, before), "halves": r.new_literal(turned.op == HALVES)}
+    out = _turned_heads(r, turned, after)
+    r.replace(turned.gone, [*before, OpCall(0, "hightide.rotary.default", given, out), *after])
 
 
 def _heads(r: Rewriter, turned: _Turned, before: list[OpCall]) -> int:
@@ -207,8 +219,21 @@ def _turned_heads(r: Rewriter, turned: _Turned, after: list[OpCall]) -> int:
     return made
 
 
-def _table(r: Rewriter, id: int, before: list[OpCall]) -> int:
-    """Its rows as a matrix."""
+def _tables(r: Rewriter, turned: _Turned, before: list[OpCall]) -> dict[str, int]:
+    """Matrices, and the row that they are read from on: for halves the tables that rows were taken from."""
+    cos, sin = (_rows(r, id, before) for id in (turned.cos, turned.sin))
+    if turned.op == HALVES:
+        (all_cos, start), (all_sin, other) = (sliced_rows(r, id) for id in (cos, sin))
+        if all_cos is not None and all_sin is not None:
+            first, same = (0 if (at := r.literal(id)) is None else at for id in (start, other))
+            if first is NotImplemented and start == other:  # a SymInt
+                return {"cos": all_cos, "sin": all_sin, "start": start}
+            if first is not NotImplemented and 0 <= first == same:
+                return {"cos": all_cos, "sin": all_sin, "start": r.new_literal(first)}
+    return {"cos": cos, "sin": sin, "start": r.new_literal(0)}
+
+
+def _rows(r: Rewriter, id: int, before: list[OpCall]) -> int:
     source, _ = r.behind_views(id)
     width = r.tensor(id).dims[-1]
     if len(r.tensor(source).dims) == 2 and r.live_dims(source)[-1] == width:
@@ -216,14 +241,6 @@ def _table(r: Rewriter, id: int, before: list[OpCall]) -> int:
     rows = r.new_tensor((math.prod(r.tensor(id).dims[:-1]), width))
     before.append(OpCall(0, VIEW, {"x": id, "sizes": r.new_literal((-1, width))}, rows))
     return rows
-
-
-def _start(r: Rewriter, tables: dict[str, int]) -> dict[str, int]:
-    """Tables whose rows are taken from a position on, and the position; else the rows, from 0 on."""
-    (cos, position), (sin, other) = (sliced_rows(r, tables[name]) for name in ("cos", "sin"))
-    if cos is None or sin is None or position != other:
-        return {"start": r.new_literal(0)}
-    return {"cos": cos, "sin": sin, "start": position}
 
 
 def _made_by(r: Rewriter, id: int, *names: str) -> OpCall | None:

@@ -26,6 +26,16 @@ CASES = [
         "et_vk.apply_rotary_emb_hf.default",
         (In((1, "S", 4, 16)), In((1, "S", 2, 16)), floats(CONTEXT, 6), floats(CONTEXT, 6), Pos()),
     ),
+    Case(
+        "rotary_alone",
+        "hightide.rotary.default",
+        (In(("B", "S", 3, 16)), floats(CONTEXT, 6), floats(CONTEXT, 6), Pos(), True),
+    ),
+    Case(
+        "rotary_alone_neighbours",
+        "hightide.rotary.default",
+        (In((1, "S", 3, 10)), floats(CONTEXT, 5), floats(CONTEXT, 5), Pos(), False),
+    ),
     # made from nothing, and tables of positions
     Case("rotary_complex", "et_vk.apply_rotary_emb_interleaved.default", (In(("B", "S", 6)), In((1, "S", 3, 2)))),
 ]

@@ -27,38 +27,51 @@ class Rotary(Op):
             raise InputError(
                 f"queries {list(xq.dims)} and keys {list(xk.dims)} are not [batch, tokens, heads, head dim]"
             )
-        if cos.rank != 2 or cos.dims != sin.dims:
-            raise InputError(f"the frequency tables are {list(cos.dims)} and {list(sin.dims)}, not two equal matrices")
-        check_rows(ctx, xq.dims[1], cos, start)
+        check_tables(ctx, xq, cos, sin, start)
         return [xq.dims, xk.dims]
 
     def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
-        """Of the tables, a row per token."""
-        if same(tensor, self.cos, self.sin):
-            return share_of(tensor, self.xq.dims[1], tensor.rows)
-        return tensor.nbytes
+        return rows_read(tensor, self.xq, self.cos, self.sin)
 
     def turn(self, start: Int, halves: bool, out: tuple[Tensor, Tensor]) -> Dispatch:
-        xq, xk = self.xq, self.xk
-        pairs_q, pairs_k = xq.numel // 2, xk.numel // 2
-        route = "rotary_halves" if halves else "rotary_interleaved"
-        return kernel("rotary/rotary.wgsl", route, HALVES=halves).over(
-            ceil_div(pairs_q + pairs_k, 64),
-            q=xq,
-            k=xk,
-            cosines=self.cos,
-            sines=self.sin,
-            q_out=out[0],
-            k_out=out[1],
-            pairs_q=pairs_q,
-            pairs_k=pairs_k,
-            tokens=xq.dims[1],
-            heads_q=xq.dims[2],
-            heads_k=xk.dims[2],
-            pairs_per_head=xq.width // 2,
-            rotary_pairs=self.cos.width // 2 if halves else self.cos.width,
-            position=start,
-        )
+        return turn(self.xq, self.xk, self.cos, self.sin, start, halves, out)
+
+
+def check_tables(ctx: Context, heads: Tensor, cos: Tensor, sin: Tensor, start: Int) -> None:
+    if cos.rank != 2 or cos.dims != sin.dims:
+        raise InputError(f"the frequency tables are {list(cos.dims)} and {list(sin.dims)}, not two equal matrices")
+    check_rows(ctx, heads.dims[1], cos, start)
+
+
+def rows_read(tensor: Tensor, heads: Tensor, cos: Tensor, sin: Tensor) -> int:
+    """Bytes that a turn reads of a tensor: of the tables, a row per token."""
+    return share_of(tensor, heads.dims[1], tensor.rows) if same(tensor, cos, sin) else tensor.nbytes
+
+
+def turn(
+    q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, start: Int, halves: bool, out: tuple[Tensor, ...]
+) -> Dispatch:
+    """Heads of q, and of k if there are any, turned by rows of the tables."""
+    pairs_q, both = q.numel // 2, k is not None
+    pairs_k = k.numel // 2 if k is not None else 0
+    name = f"rotary_{'halves' if halves else 'interleaved'}{'' if both else '_alone'}"
+    return kernel("rotary/rotary.wgsl", name, HALVES=halves, BOTH=both).over(
+        ceil_div(pairs_q + pairs_k, 64),
+        q=q,
+        k=k,
+        cosines=cos,
+        sines=sin,
+        q_out=out[0],
+        k_out=out[1] if both else None,
+        pairs_q=pairs_q,
+        pairs_k=pairs_k,
+        tokens=q.dims[1],
+        heads_q=q.dims[2],
+        heads_k=k.dims[2] if k is not None else 0,
+        pairs_per_head=q.width // 2,
+        rotary_pairs=cos.width // 2 if halves else cos.width,
+        position=start,
+    )
 
 
 @op("et_vk.apply_rotary_emb.default", family="rotary")
@@ -103,6 +116,38 @@ class RotaryHalves(Rotary):
         rows = slice(start, start + xq.shape[1])
         c, s = cos[rows, None, :], sin[rows, None, :]  # [S, 1, rotary]
         return turned_halves(xq, c, s), turned_halves(xk, c, s)
+
+
+@op("hightide.rotary.default", family="rotary")
+class RotaryAlone(Op):
+    """Heads [B, S, H, D] of one tensor, turned by halves or else by neighbours; table rows are read from `start` on."""
+
+    x: Tensor
+    cos: Tensor
+    sin: Tensor
+    start: Int
+    halves: bool
+
+    def outputs(self, ctx: Context) -> list[Dims]:
+        x, width = self.x, self.cos.width
+        if x.rank != 4 or x.width % 2:
+            raise InputError(f"{list(x.dims)} are not [batch, tokens, heads, head dim]")
+        check_tables(ctx, x, self.cos, self.sin, self.start)
+        if width > x.width or width % 2 if self.halves else width * 2 != x.width:
+            raise InputError(f"frequencies of {width} elements do not fit a head dim of {x.width}")
+        return [x.dims]
+
+    def bytes_read(self, tensor: Tensor, dispatch: Dispatch) -> int:
+        return rows_read(tensor, self.x, self.cos, self.sin)
+
+    def plan(self, ctx: Context, out: Tensor) -> Iterable[Dispatch]:
+        yield turn(self.x, None, self.cos, self.sin, self.start, self.halves, (out,))
+
+    @staticmethod
+    def reference(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, start: int, halves: bool) -> np.ndarray:
+        rows = slice(start, start + x.shape[1])
+        c, s = cos[rows, None, :], sin[rows, None, :]
+        return turned_halves(x, c, s) if halves else turned_neighbours(x, c, s)
 
 
 @op("et_vk.apply_rotary_emb_interleaved.default", family="rotary")
