@@ -96,6 +96,27 @@ def test_so_are_halves_of_the_first_elements(heads_first: bool) -> None:
     check(h.b.graph(*turned), {HALVES: 1, CAT: 0, MUL: 0, SLICE: 0})
 
 
+def test_halves_of_all_heads_are_not_the_first_elements_of_each() -> None:
+    """The first columns of a row, viewed as heads, are whole heads."""
+    h = Heads(DEPTH // 2)
+    joined = h.b.call("aten.view_copy.default", h.q, [1, h.length, HEADS * DEPTH])
+    first, rest = (
+        h.b.call("aten.view_copy.default", h.part(joined, at, at + 16), [1, h.length, HEADS, 4]) for at in (0, 16)
+    )
+    check(h.b.graph(h.b.call(CAT, [h.halves(first), rest], -1)), {ALONE: 1, CAT: 1})
+
+
+def test_heads_that_are_written_meanwhile_are_turned_as_they_were() -> None:
+    h = Heads(DEPTH, heads_first=True)
+    state = h.b.zeros((1, MOST, HEADS, DEPTH))
+    h.b.call("llama.update_cache.default", h.b.call("aten.permute_copy.default", h.q, [0, 2, 1, 3]), state, 0)
+    heads = h.b.call("aten.permute_copy.default", state, [0, 2, 1, 3])
+    h.b.call("llama.update_cache.default", h.b.constant(np.ones((1, 1, HEADS, DEPTH), np.float32)), state, 0)
+    tables = [h.b.constant(h.rng.normal(size=(1, 1, MOST, DEPTH)).astype(np.float32)) for _ in range(2)]
+    h.cos, h.sin = tables
+    check(h.b.graph(h.halves(heads)), {ALONE: 0})
+
+
 @pytest.mark.parametrize("computed", [False, True])
 def test_neighbours_are_one_op(computed: bool) -> None:
     h = Heads(DEPTH // 2)

@@ -146,7 +146,7 @@ def _halves(r: Rewriter, call: OpCall) -> _Turned | None:
             if all(_broadcasts(r, table, r.live_dims(x), 1) for table in (cos, sin)):
                 return _Turned(HALVES, source, cos, sin, out, gone)
             permute = _made_by(r, source, *PERMUTES)
-            if permute is None or not swaps_rows_and_heads(r, permute):
+            if permute is None or not swaps_rows_and_heads(r, permute) or r.is_written(permute.args["x"]):
                 continue
             if all(_broadcasts(r, table, r.live_dims(x), 2) for table in (cos, sin)):
                 return _Turned(HALVES, permute.args["x"], cos, sin, out, gone, heads_first=True)
@@ -176,8 +176,9 @@ def _and_the_rest(r: Rewriter, x: int, call: OpCall) -> tuple[int, int, list[OpC
     parts = r.items(users[0].args["tensors"]) if len(users) == 1 and users[0].name == CAT else ()
     if len(parts) == 2 and parts[0] == call.out and r.option(users[0], "dim") in (-1, 3):
         turned, rest = _part(r, x), _part(r, parts[1])
-        width = r.live_dims(turned.whole)[-1] if turned.whole >= 0 else None
-        if turned.start == 0 and rest.is_of(turned.whole, turned.end, rest.end) and rest.end == width:
+        heads = r.live_dims(turned.whole) if turned.whole >= 0 else ()
+        whole = heads == r.live_dims(users[0].out) and r.live_dims(x) == (*heads[:-1], turned.end)
+        if whole and turned.start == 0 and rest.is_of(turned.whole, turned.end, rest.end) and rest.end == heads[-1]:
             return turned.whole, users[0].out, [*turned.calls, *rest.calls, users[0]]
     return x, call.out, []
 
