@@ -646,13 +646,17 @@ class RandomGraph:
         value = self.b.call("aten.cat.default", [part.value for part in parts], -1)
         return Node(value, (*parts[0].dims[:-1], Size(sum(part.dims[-1].number for part in parts))))
 
+    def _times(self, heads: Node, table: Node) -> Node:
+        factors = (table, heads) if self.chance(0.3) else (heads, table)
+        return Node(self.b.call("aten.mul.Tensor", *(factor.value for factor in factors)), heads.dims)
+
     def _halves(self, heads: Node, cos: Node, sin: Node) -> Node:
         width, whole = cos.dims[-1].number, heads.dims[-1].number
         x = self._slice(heads, 0, width) if width < whole else heads
         first, second = self._slice(x, 0, width // 2), self._slice(x, width // 2, width)
         negative = Node(self.b.call("aten.neg.default", second.value), second.dims)
         parts = (first, negative) if self.chance(0.05) else (negative, first)
-        made = self.add(self.mul(x, cos), self.mul(self.disturbed(self._joined(*parts)), sin))
+        made = self.add(self._times(x, cos), self._times(self.disturbed(self._joined(*parts)), sin))
         if width == whole:
             return self._joined(made) if self.chance(0.2) else made
         return self._joined(made, self._slice(heads, width, whole))
@@ -665,8 +669,8 @@ class RandomGraph:
         )
         if self.chance(0.05):
             even, odd = odd, even
-        less = self.b.call("aten.sub.Tensor", self.mul(even, cos).value, self.mul(odd, sin).value, 1)
-        more = self.add(self.mul(even, sin), self.mul(odd, cos))
+        less = self.b.call("aten.sub.Tensor", self._times(even, cos).value, self._times(odd, sin).value, 1)
+        more = self.add(self._times(even, sin), self._times(odd, cos))
         sides = [
             Node(self.b.call("aten.unsqueeze_copy.default", side.value, 4), (*side.dims, ONE))
             for side in (self.disturbed(Node(less, even.dims)), more)
