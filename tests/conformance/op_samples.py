@@ -119,7 +119,10 @@ def spread(found: list[Any]) -> list[Any]:
 
 def usable_call(op: Any, sample: Any) -> tuple[Call, list[torch.Tensor]] | None:
     leaves, form = tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
-    tensors = [leaf.detach().clone().contiguous() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if any(t.layout != torch.strided for t in given):  # sparse ones
+        return None
+    tensors = [t.detach().clone().contiguous() for t in given]
     if not tensors or any(not t.numel() or t.dtype not in HELD for t in tensors):
         return None
     call = Call(op, form, [TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
