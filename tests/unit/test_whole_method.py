@@ -54,6 +54,20 @@ def test_kernels_become_one_graph() -> None:
     assert joined.program.single_graph("forward") is not None
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_a_float_that_a_method_is_given_is_no_input_of_a_graph(read: bool) -> None:
+    """Exporters write what a module was traced with as a constant, and keep the input."""
+    joined = agree(
+        [tensor(4), 2.5, 1.5, tensor(4), tensor(4)],
+        [0, 1],
+        [4],
+        KernelCall("aten::mul.Scalar_out", (0, 1 if read else 2, 3, 3)),
+        KernelCall("aten::relu.out", (3, 4, 4)),
+        given=[[[1.0, -2.0, 3.0], 2.5], [[-1.0], 2.5]],
+    )
+    assert "region" in kinds(joined) or read
+
+
 def test_what_has_no_kernel_divides() -> None:
     """The host's op comes between two regions; small ones would stay on NumPy."""
     values: list[EValue] = [tensor(5000, 1), tensor(5000, 1), tensor(5000, 2, dtype="int64"), tensor(5000, 1)]

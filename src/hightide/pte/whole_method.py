@@ -342,7 +342,11 @@ class _Method:
         wanted = {*self.method.outputs, *(self.states - self.sources.owned)}.union(*(self.reads[n] for n in elsewhere))
         written = {id for n in self.pieces[number].instructions for id in self.writes[n]}
         inputs, outputs = [*region.inputs], sorted(written & wanted)
-        if only and set(inputs) <= set(self.method.inputs) and outputs == sorted(self.method.outputs):
+        values = {id: self.method.values[id] for id in self.method.inputs}
+        fit = all(
+            isinstance(value, TensorSpec) or type(value) is int for value in values.values()
+        )  # a graph has no others
+        if only and fit and set(inputs) <= values.keys() and outputs == sorted(self.method.outputs):
             return [*self.method.inputs], [*self.method.outputs]
         return inputs, outputs
 
