@@ -43,7 +43,9 @@ UNDEFINED = (
     "empty_strided",
     "new_empty",
     "new_empty_strided",
-)  # may be anything
+    "linalg.svd",
+    "svd",
+)  # may be anything, or have any sign
 TENSOR = object()  # stands for a tensor among a call's arguments
 
 

@@ -42,11 +42,12 @@ def test_samples_of_torch_are_right(samples: Path, device: Device, capsys: pytes
             if text != "right":
                 print(f"  {name}: {text}")
     assert not counts["wrong"]
-    assert counts["right"] + counts["right, in part on NumPy"] >= LEAST * len(programs)
+    claimed = len(programs) - counts["not claimed"]
+    assert counts["right"] + counts["right, in part on NumPy"] >= LEAST * claimed
 
 
 def outcome(folder: Path, stem: str) -> str:
-    """Every step of one sample on one session."""
+    """Every step of one sample on one session. An op that hightide says it lacks is not claimed."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -57,7 +58,7 @@ def outcome(folder: Path, stem: str) -> str:
                         if problem := difference(got, want):
                             return f"wrong: step {n}, {problem}; inputs {[list(array.shape) for array in inputs]}"
         except HightideError as error:
-            return f"refused: {error}"
+            return f"{'not claimed' if 'that hightide does not support' in str(error) else 'refused'}: {error}"
     outside = [str(warning.message) for warning in told if "runs outside" in str(warning.message)]
     return f"right, in part on NumPy:{outside[0].partition('NumPy:')[2]}" if outside else "right"
 
@@ -71,5 +72,7 @@ def difference(got: np.ndarray, want: np.ndarray) -> str:
     if not all(np.array_equal(odd(got), odd(want)) for odd in (np.isnan, np.isposinf, np.isneginf)):
         return "other NaNs or infinities"
     finite = np.isfinite(want)
-    error = error_of_range(got[finite], want[finite]) if finite.any() else 0.0
+    if np.allclose(got[finite], want[finite], rtol=1e-6, atol=0):  # they may all be the same: a range of 0
+        return ""
+    error = error_of_range(got[finite], want[finite])
     return f"error {error:.1e} of the range" if error > TOLERANCE else ""

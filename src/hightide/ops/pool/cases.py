@@ -9,6 +9,7 @@ CASES = [
     Case("avg_pool_inside", "aten.avg_pool2d.default", (image, [3, 3], [2, 2], [1, 1], True, False, None), empty=False),
     Case("avg_pool_ceil", "aten.avg_pool2d.default", (image, [2, 3], [2, 3], [1, 1], True, True, None), empty=False),
     Case("avg_pool_divisor", "aten.avg_pool2d.default", (In(("S", 3, 5, 7)), [2, 2], [], [0, 0], False, True, 3)),
+    Case("avg_pool_negative", "aten.avg_pool2d.default", (In(("S", 2, 4, 4)), [2, 3], [], [1], False, True, -2)),
     Case("adaptive_avg_pool", "aten._adaptive_avg_pool2d.default", (image, [3, 5]), empty=False),
     Case(
         "adaptive_avg_pool3d", "aten._adaptive_avg_pool3d.default", (In(("B", 3, "S", "T", 7)), [2, 3, 4]), empty=False

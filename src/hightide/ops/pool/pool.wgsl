@@ -53,14 +53,14 @@ fn minus_infinity() -> f32 {
         }
     }
     #if OVER == "inside"
-    let count = max(end.x - start.x, 0) * max(end.y - start.y, 0);
+    let count = max(max(end.x - start.x, 0) * max(end.y - start.y, 0), 1);
     #elif OVER == "padded"
-    let count = (past.x - first.x) * (past.y - first.y);
+    let count = max((past.x - first.x) * (past.y - first.y), 1);
     #elif OVER == "given"
-    let count = params.divisor;
+    let count = params.divisor;   // not 0, but perhaps below
     #end
     #if OVER
-    store_out(i, total / f32(max(count, 1)));
+    store_out(i, total / f32(count));
     #else
     store_out(i, best);
     #end
